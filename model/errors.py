@@ -1,0 +1,91 @@
+"""Everything firn raises, by what the caller can do about it.
+
+FirnError
+├── InvalidInput          the bytes, JSON or arguments given are wrong: fix them; retrying cannot help
+│   ├── InvalidMetadata   table or view metadata breaks the specification (names the field)
+│   ├── InvalidSchema     a schema or a schema change is not allowed
+│   ├── InvalidIntent     an intent breaks the wire format or a limit at the door
+│   └── Unsupported       valid Iceberg (or a future one) that this version does not implement
+├── CorruptFile           a stored file is not what its reference says it is: restore it; never guess around it
+├── NotFound              a table, view, snapshot, ref or file that does not exist
+├── AlreadyExists         a name or a location that is taken
+├── Unavailable           Redis, ZooKeeper or a file store does not answer: try again later, nothing is decided
+│   └── UnknownOutcome    a request went out and no answer came: it may or may not have happened
+├── Fenced                the lock, the session or the shard is lost: whatever was being done must be abandoned
+└── Misconfigured         a setting is missing or contradicts another (names the setting)
+
+A *conflict* is not an exception: replay returns it as a value (see `firn.model.outcome`).
+"""
+
+from __future__ import annotations
+
+
+class FirnError(Exception):
+    """Base of every error that firn raises on purpose."""
+
+
+class InvalidInput(FirnError):
+    """What was given is wrong, wherever and whenever it is tried.
+
+    `where` is the path to the offending part (``schemas[2].fields[0].type``), `hint` what to do about it.
+    """
+
+    def __init__(self, message: str, *, where: str | None = None, hint: str | None = None) -> None:
+        self.message = message
+        self.where = where
+        self.hint = hint
+        text = f"{where}: {message}" if where else message
+        super().__init__(f"{text} ({hint})" if hint else text)
+
+
+class InvalidMetadata(InvalidInput):
+    """Table or view metadata that breaks the specification."""
+
+
+class InvalidSchema(InvalidInput):
+    """A schema, or a change of one, that the specification forbids."""
+
+
+class InvalidIntent(InvalidInput):
+    """An intent that breaks the wire format or a limit; `rule` is the rejection's rule name."""
+
+    def __init__(self, message: str, *, rule: str, where: str | None = None, hint: str | None = None) -> None:
+        self.rule = rule
+        super().__init__(message, where=where, hint=hint)
+
+
+class Unsupported(InvalidInput):
+    """Something valid that this version of firn does not implement."""
+
+
+class CorruptFile(FirnError):
+    """A stored file whose bytes are not what its reference says; names the file and the check that failed."""
+
+    def __init__(self, location: str, check: str) -> None:
+        self.location = location
+        self.check = check
+        super().__init__(f"{location}: {check}")
+
+
+class NotFound(FirnError):
+    """Something named does not exist."""
+
+
+class AlreadyExists(FirnError):
+    """A name or location is taken."""
+
+
+class Unavailable(FirnError):
+    """A server or store does not answer; nothing was decided, try again later."""
+
+
+class UnknownOutcome(Unavailable):
+    """A request was sent and its answer was lost: it may or may not have taken effect."""
+
+
+class Fenced(FirnError):
+    """The lock, session or shard ownership is gone; abandon what was under way."""
+
+
+class Misconfigured(FirnError):
+    """A setting is missing, malformed or contradicts another."""
