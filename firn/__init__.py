@@ -1,1 +1,1 @@
-"""firn commits to Apache Iceberg tables: many writers submit intents, one coordinator per table commits them in groups."""
+"""firn commits to Apache Iceberg tables: many writers submit intents, one coordinator commits them in groups."""
