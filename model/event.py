@@ -1,0 +1,89 @@
+"""Events for live consumers: CloudEvents 1.0 in structured JSON, a projection of the journal.
+
+Types: ``firn.table.committed`` (one per swap that changed metadata: the metadata log), ``firn.intent.rejected`` (one
+per rejection: the conflict log) and ``firn.intent.dead-lettered``. An event's id is derived from the batch or intent,
+so that a consumer can drop one that is delivered twice.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+from firn.model.journal import Segment, committed, rejected
+from firn.model.outcome import Rejected
+
+SOURCE: Final = "firn"
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """One CloudEvent; `subject` is the table."""
+
+    specversion: str = "1.0"
+    id: str
+    source: str
+    type: str
+    subject: str
+    time: str
+    datacontenttype: str = "application/json"
+    data: dict[str, Any]
+
+
+def _time(timestamp_ms: int) -> str:
+    return datetime.fromtimestamp(timestamp_ms / 1000, tz=UTC).isoformat(timespec="milliseconds")
+
+
+def table_event(segment: Segment, *, events_bytes_max: int) -> Event | None:
+    """The metadata-log event of one swap, or None if it changed no metadata.
+
+    The list of intents is cut (and says so) when it would not fit into `events_bytes_max`; the journal keeps them all.
+    """
+    batch = segment.batch
+    if batch.base_metadata == batch.new_metadata:
+        return None
+    done = committed(segment)
+    fit = max(1, events_bytes_max // 64)
+    snapshots = sorted({(o.sequence_number or 0, o.snapshot_id) for o in done if o.snapshot_id is not None})
+    return Event(
+        id=batch.batch,
+        source=f"{SOURCE}/{batch.daemon}",
+        type="firn.table.committed",
+        subject=batch.table,
+        time=_time(batch.timestamp_ms),
+        data={
+            "table-uuid": batch.table_uuid,
+            "base-metadata": batch.base_metadata,
+            "metadata-location": batch.new_metadata,
+            "snapshot-ids": [snapshot for _, snapshot in snapshots],
+            "committed": len(done),
+            "rejected": len(segment.decided) - len(done),
+            "intents": [o.intent_id for o in done[:fit]],
+            "intents-cut": len(done) > fit,
+            "retried": len(segment.retried),
+            "journal-segment": segment.location,
+        },
+    )
+
+
+def rejection_event(outcome: Rejected, *, daemon: str, timestamp_ms: int, dead_letter: bool = False) -> Event:
+    """The conflict-log event of one rejection."""
+    return Event(
+        id=outcome.intent_id,
+        source=f"{SOURCE}/{daemon}",
+        type="firn.intent.dead-lettered" if dead_letter else "firn.intent.rejected",
+        subject=outcome.table,
+        time=_time(timestamp_ms),
+        data=msgspec.to_builtins(outcome),
+    )
+
+
+def events_of(segment: Segment, *, events_bytes_max: int) -> tuple[Event, ...]:
+    """All events that one segment projects to."""
+    first = table_event(segment, events_bytes_max=events_bytes_max)
+    refused = tuple(
+        rejection_event(o, daemon=segment.batch.daemon, timestamp_ms=segment.batch.timestamp_ms)
+        for o in rejected(segment)
+    )
+    return refused if first is None else (first, *refused)

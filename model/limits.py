@@ -1,0 +1,47 @@
+"""Every limit that an intent or a table meets, in one place, each with its unit in its name.
+
+Past a limit there is a clear rejection or back-pressure, never a crash. Deployments change them under ``[limits]``
+in ``firn.toml`` or with ``FIRN_LIMITS_<NAME>``.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
+    """The limits of one daemon."""
+
+    intent_bytes_max: int = 16 * 1024 * 1024
+    """Size of one stream entry's payload; refused before it is parsed."""
+    intent_files_max: int = 100_000
+    """Files that one intent may name, added and removed together."""
+    json_depth_max: int = 64
+    path_bytes_max: int = 4096
+    summary_entries_max: int = 100
+    summary_bytes_max: int = 16 * 1024
+    batch_intents_max: int = 2_000
+    batch_bytes_max: int = 32 * 1024 * 1024
+    """A batch is closed at whichever of the two comes first."""
+    buffered_bytes_max: int = 256 * 1024 * 1024
+    """Payload bytes held by all lanes together; past it the daemon stops taking intents until lanes drain."""
+    rejection_files_max: int = 100
+    """File names listed in one rejection; `files-count` says how many there were."""
+    metadata_bytes_max: int = 512 * 1024 * 1024
+    manifest_list_bytes_max: int = 256 * 1024 * 1024
+    manifest_bytes_max: int = 256 * 1024 * 1024
+    manifest_cache_bytes_max: int = 256 * 1024 * 1024
+    journal_bytes_max: int = 256 * 1024 * 1024
+    dedupe_intents_max: int = 50_000
+    """Decided intent ids kept in memory per table; older ones are looked up in the journal's checkpoints."""
+    dedupe_window_hours: int = 24
+    """An intent whose id is older than this when it is queued is refused as too old."""
+    clock_skew_minutes_max: int = 60
+    """How far ahead of the queue's clock the time inside an intent id may be."""
+    writers_max: int = 10_000
+    """Writers per table whose last sequence number is remembered."""
+    deliveries_max: int = 10
+    """Deliveries of one entry that end in no decision (crashes) before it is set aside as poison."""
+    swap_attempts_max: int = 100
+    """Lost or unanswered swaps of one batch before its intents go back to the queue."""
+    event_bytes_max: int = 64 * 1024

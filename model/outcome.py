@@ -1,0 +1,69 @@
+"""Outcomes: the one final answer to an intent, and its JSON form."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import msgspec
+
+Hint = Literal["retry", "replan", "narrow-filter", "fix"]
+"""What the writer can do: submit the same again, read the table and plan again, ask for less, or mend the intent."""
+
+
+class Committed(
+    msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_defaults=True, tag="committed", tag_field="status"
+):
+    """The intent is in the table, exactly once.
+
+    `snapshot_id` is None where the operation makes no snapshot. `replays` counts how often the batch had to be
+    replayed because another commit came first; `latency_ms` is from the daemon's taking it to its decision.
+    """
+
+    intent_id: str
+    table: str
+    snapshot_id: int | None = None
+    sequence_number: int | None = None
+    metadata_location: str | None = None
+    batch: str
+    replays: int = 0
+    latency_ms: float
+
+
+class Rejected(
+    msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_defaults=True, tag="rejected", tag_field="status"
+):
+    """The intent has had no effect and never will.
+
+    `rule` names the check that refused it; the `conflicting_*` members name the commit that came first, if one did;
+    `files` are those concerned (at most `Limits.rejection_files_max`, of `files_count`).
+    """
+
+    intent_id: str
+    table: str
+    rule: str
+    message: str
+    hint: Hint
+    conflicting_snapshot_id: int | None = None
+    conflicting_intent_id: str | None = None
+    conflicting_writer: str | None = None
+    files: tuple[str, ...] = ()
+    files_count: int = 0
+    base_snapshot_id: int | None = None
+    head_snapshot_id: int | None = None
+    batch: str | None = None
+    latency_ms: float = 0.0
+
+
+Outcome = Committed | Rejected
+
+_DECODER: Final = msgspec.json.Decoder(Outcome)
+
+
+def encode_outcome(outcome: Outcome) -> bytes:
+    """JSON as it is sent to writers and kept in Redis."""
+    return msgspec.json.encode(outcome)
+
+
+def decode_outcome(data: bytes) -> Outcome:
+    """The inverse of `encode_outcome`; raises msgspec.ValidationError."""
+    return _DECODER.decode(data)
