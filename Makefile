@@ -1,0 +1,63 @@
+# `make` lists what there is. Everything runs in .venv, which is made from requirements.lock on first use.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.made-from-lock
+UV_VERSION := 0.13.9
+
+.DEFAULT_GOAL := help
+.PHONY: help demo run test test-unit test-long lint bench lock clean
+
+help: ## print this list
+	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):[^#]*## /\1#/' | \
+		while IFS='#' read -r name text; do printf '  make %-10s %s\n' "$$name" "$$text"; done
+
+demo: $(STAMP) ## writers, compactors and a deleter against one table, and a proof (SECONDS=30 WRITERS=8 ARGS=--keep)
+	$(BIN)/firn demo $(if $(SECONDS),--seconds $(SECONDS)) $(if $(WRITERS),--writers $(WRITERS)) $(ARGS)
+
+run: $(STAMP) ## the daemon on embedded servers, its state kept in ./data
+	$(BIN)/firn serve --embedded --data ./data $(ARGS)
+
+test: $(STAMP) ## all tests but the long ones, those without servers first
+	$(BIN)/python -m pytest -m "$(NO_SERVERS)" $(ARGS)
+	$(BIN)/python -m pytest -m "not ($(NO_SERVERS)) and not long" $(ARGS)
+
+NO_SERVERS := not integration and not interop and not acceptance and not spark and not long
+
+test-unit: $(STAMP) ## the tests that need no servers: seconds
+	$(BIN)/python -m pytest -m "$(NO_SERVERS)" $(ARGS)
+
+test-long: $(STAMP) ## the tests that take minutes
+	$(BIN)/python -m pytest -m long $(ARGS)
+
+lint: $(STAMP) ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(STAMP) ## the benchmarks (ROW=name for one of them)
+	$(BIN)/python -m tests.bench $(ROW) $(ARGS)
+
+lock: ## resolve pyproject.toml anew into requirements.lock (ARGS="--upgrade" for newer versions)
+	$(PYTHON) -m venv build/lock
+	build/lock/bin/python -m pip install --quiet --disable-pip-version-check "uv==$(UV_VERSION)"
+	# Universal: one lock for every Python from 3.11 on, Linux and macOS. Where packages come from is the business
+	# of whoever installs them, so no index goes in.
+	build/lock/bin/uv pip compile pyproject.toml --universal --python-version 3.11 --all-extras --generate-hashes \
+		--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" --quiet $(ARGS) \
+		--output-file requirements.lock
+
+clean: ## remove .venv, caches and build output (./data stays)
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Installing on top of an older .venv is enough when the lock moves. It starts afresh when there is no .venv that works
+# (none yet, or its Python is gone).
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
+		{ echo "firn needs Python 3.11 or newer, and '$(PYTHON)' is not. Try: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@touch $@
