@@ -1,0 +1,148 @@
+"""The standard table properties that firn acts on: their names, defaults and types.
+
+Properties are text in the metadata. Each is read through its declaration here, so that a malformed value is reported
+once, by name, and a default is written down once. Names and defaults are those of Iceberg's configuration page.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from firn.model.errors import InvalidMetadata
+
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}")
+_LONG_MAX: Final = 2**63 - 1
+_INT_MAX: Final = 2**31 - 1
+
+
+class IntProperty(msgspec.Struct, frozen=True):
+    """An integer; the unit is in the name. Values are within `low` and `high`."""
+
+    name: str
+    default: int
+    low: int = 0
+    high: int = _LONG_MAX
+
+    def of(self, properties: Mapping[str, str]) -> int:
+        """The value, or the default when it is not set; raises InvalidMetadata naming the property."""
+        text = properties.get(self.name)
+        if text is None:
+            return self.default
+        value = int(text) if _INTEGER.fullmatch(text.strip()) else None
+        if value is None:
+            raise InvalidMetadata(f"must be an integer, not {text[:40]!r}", where=f"properties.{self.name}")
+        if not self.low <= value <= self.high:
+            raise InvalidMetadata(f"{value} is outside {self.low} … {self.high}", where=f"properties.{self.name}")
+        return value
+
+
+class BoolProperty(msgspec.Struct, frozen=True):
+    """A switch; as in Java, everything but ``true`` (in any case) is off."""
+
+    name: str
+    default: bool
+
+    def of(self, properties: Mapping[str, str]) -> bool:
+        """Whether it is on."""
+        text = properties.get(self.name)
+        return self.default if text is None else text.strip().lower() == "true"
+
+
+class ChoiceProperty(msgspec.Struct, frozen=True):
+    """One of a few words, in any case."""
+
+    name: str
+    default: str
+    choices: tuple[str, ...]
+
+    def of(self, properties: Mapping[str, str]) -> str:
+        """The word in lower case; raises InvalidMetadata naming the property and the choices."""
+        text = properties.get(self.name)
+        if text is None:
+            return self.default
+        if text.lower() not in self.choices:
+            raise InvalidMetadata(
+                f"must be one of {', '.join(self.choices)}, not {text[:40]!r}", where=f"properties.{self.name}"
+            )
+        return text.lower()
+
+
+class TextProperty(msgspec.Struct, frozen=True):
+    """Free text, absent by default."""
+
+    name: str
+
+    def of(self, properties: Mapping[str, str]) -> str | None:
+        """The text, None when it is not set or empty."""
+        return properties.get(self.name) or None
+
+
+FORMAT_VERSION: Final = IntProperty("format-version", 2, 1, 3)
+"""Never stored: setting it creates or upgrades the table to that version."""
+
+RESERVED: Final = frozenset(
+    {
+        "format-version", "uuid", "snapshot-count", "current-snapshot-id", "current-snapshot-summary",
+        "current-snapshot-timestamp-ms", "current-schema", "default-partition-spec", "default-sort-order",
+    }
+)  # fmt: skip
+"""Names that engines show as properties but that are fields of the metadata; they are never stored."""
+
+MANIFEST_TARGET_SIZE_BYTES: Final = IntProperty("commit.manifest.target-size-bytes", 8 * 1024 * 1024, 1)
+MANIFEST_MIN_MERGE_COUNT: Final = IntProperty("commit.manifest.min-count-to-merge", 100, 0, _INT_MAX)
+MANIFEST_MERGE_ENABLED: Final = BoolProperty("commit.manifest-merge.enabled", default=True)
+COMMIT_RETRIES: Final = IntProperty("commit.retry.num-retries", 4, 0, _INT_MAX)
+COMMIT_RETRY_MIN_WAIT_MS: Final = IntProperty("commit.retry.min-wait-ms", 100, 0, _INT_MAX)
+COMMIT_RETRY_MAX_WAIT_MS: Final = IntProperty("commit.retry.max-wait-ms", 60_000, 0, _INT_MAX)
+COMMIT_RETRY_TOTAL_MS: Final = IntProperty("commit.retry.total-timeout-ms", 1_800_000, 0, _INT_MAX)
+
+DATA_PATH: Final = TextProperty("write.data.path")
+METADATA_PATH: Final = TextProperty("write.metadata.path")
+METADATA_COMPRESSION: Final = ChoiceProperty("write.metadata.compression-codec", "none", ("none", "gzip"))
+METADATA_PREVIOUS_VERSIONS_MAX: Final = IntProperty("write.metadata.previous-versions-max", 100, -_INT_MAX, _INT_MAX)
+METADATA_DELETE_AFTER_COMMIT: Final = BoolProperty("write.metadata.delete-after-commit.enabled", default=False)
+SUMMARY_PARTITION_LIMIT: Final = IntProperty("write.summary.partition-limit", 0, 0, _INT_MAX)
+METRICS_DEFAULT: Final = "write.metadata.metrics.default"
+METRICS_COLUMN_PREFIX: Final = "write.metadata.metrics.column."
+METRICS_INFERRED_COLUMNS_MAX: Final = IntProperty("write.metadata.metrics.max-inferred-column-defaults", 100, 0)
+WAP_ENABLED: Final = BoolProperty("write.wap.enabled", default=False)
+FILE_FORMAT: Final = ChoiceProperty("write.format.default", "parquet", ("avro", "orc", "parquet"))
+PARQUET_COMPRESSION: Final = TextProperty("write.parquet.compression-codec")
+PARQUET_COMPRESSION_NEW_TABLES: Final = "zstd"
+"""Stored in every new table, because the default of readers of the property is still gzip."""
+AVRO_COMPRESSION: Final = TextProperty("write.avro.compression-codec")
+TARGET_FILE_SIZE_BYTES: Final = IntProperty("write.target-file-size-bytes", 512 * 1024 * 1024, 1)
+DELETE_TARGET_FILE_SIZE_BYTES: Final = IntProperty("write.delete.target-file-size-bytes", 64 * 1024 * 1024, 1)
+NAME_MAPPING: Final = TextProperty("schema.name-mapping.default")
+
+GC_ENABLED: Final = BoolProperty("gc.enabled", default=True)
+EXPIRE_SNAPSHOT_AGE_MS: Final = IntProperty("history.expire.max-snapshot-age-ms", 5 * 24 * 3600 * 1000)
+EXPIRE_SNAPSHOTS_MIN: Final = IntProperty("history.expire.min-snapshots-to-keep", 1, 1, _INT_MAX)
+EXPIRE_REF_AGE_MS: Final = IntProperty("history.expire.max-ref-age-ms", _LONG_MAX)
+
+SPLIT_SIZE_BYTES: Final = IntProperty("read.split.target-size", 128 * 1024 * 1024, 1)
+
+ENCRYPTION_KEY_ID: Final = TextProperty("encryption.key-id")
+"""A table with this property is encrypted, which firn does not implement."""
+
+CHECKED: Final[tuple[IntProperty | ChoiceProperty, ...]] = (
+    MANIFEST_TARGET_SIZE_BYTES, MANIFEST_MIN_MERGE_COUNT, COMMIT_RETRIES, COMMIT_RETRY_MIN_WAIT_MS,
+    COMMIT_RETRY_MAX_WAIT_MS, COMMIT_RETRY_TOTAL_MS, METADATA_COMPRESSION, METADATA_PREVIOUS_VERSIONS_MAX,
+    SUMMARY_PARTITION_LIMIT, METRICS_INFERRED_COLUMNS_MAX, FILE_FORMAT, TARGET_FILE_SIZE_BYTES,
+    DELETE_TARGET_FILE_SIZE_BYTES, EXPIRE_SNAPSHOT_AGE_MS, EXPIRE_SNAPSHOTS_MIN, EXPIRE_REF_AGE_MS, SPLIT_SIZE_BYTES,
+)  # fmt: skip
+
+
+def check_properties(properties: Mapping[str, str]) -> None:
+    """Refuse values that would make every later commit fail; for properties that are being set, not stored ones."""
+    for declared in CHECKED:
+        declared.of(properties)
+
+
+def without_reserved(properties: Mapping[str, str]) -> dict[str, str]:
+    """The properties that are stored: all but the reserved names."""
+    return {name: value for name, value in properties.items() if name not in RESERVED}
