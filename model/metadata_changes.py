@@ -6,13 +6,20 @@ time by these numbers, so they never fall and two states never share one.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+from typing import Any
+
 import msgspec
 
-from firn.model.errors import InvalidMetadata
-from firn.model.metadata import TableMetadata
+from firn.model.errors import InvalidMetadata, Unsupported
+from firn.model.metadata import FORMAT_VERSION_MAX, TableMetadata
+from firn.model.metadata_check import check_encryption_key, check_statistics, strip_slashes
 from firn.model.snapshot import MAIN_BRANCH, MetadataLogEntry, Snapshot, SnapshotLogEntry, SnapshotRef
 from firn.model.table_properties import (
+    FORMAT_VERSION,
     METADATA_PREVIOUS_VERSIONS_MAX,
+    check_properties,
+    without_reserved,
 )
 
 replace = msgspec.structs.replace
@@ -136,3 +143,199 @@ def with_metadata_log(
         timestamp_ms=metadata.last_updated_ms if previous_updated_ms is None else previous_updated_ms,
     )
     return replace(metadata, metadata_log=(*metadata.metadata_log, entry)[-count_max:])
+
+
+def without_intermediate_snapshots(metadata: TableMetadata, *, base: TableMetadata) -> TableMetadata:
+    """The metadata with the log entries of snapshots that no reader of ``main`` ever saw taken out.
+
+    When several snapshots are added to ``main`` between `base` and `metadata`, written in one swap, only the last was
+    ever current.
+    """
+    unseen = {
+        snapshot.snapshot_id
+        for snapshot in metadata.snapshots
+        if base.snapshot_by_id(snapshot.snapshot_id) is None and snapshot.snapshot_id != metadata.current_snapshot_id
+    }
+    if not unseen:
+        return metadata
+    log = tuple(entry for entry in metadata.snapshot_log if entry.snapshot_id not in unseen)
+    return replace(metadata, snapshot_log=log)
+
+
+def remove_ref(metadata: TableMetadata, name: str, *, now_ms: int) -> TableMetadata:
+    """The metadata without a reference; without ``main`` there is no current snapshot, and its log stays.
+
+    A name that is not there changes nothing.
+    """
+    if name not in metadata.refs:
+        return metadata
+    refs = {other: ref for other, ref in metadata.refs.items() if other != name}
+    current_id = None if name == MAIN_BRANCH else metadata.current_snapshot_id
+    return replace(
+        metadata, refs=refs, current_snapshot_id=current_id, last_updated_ms=next_timestamp_ms(metadata, now_ms)
+    )
+
+
+def remove_snapshots(metadata: TableMetadata, snapshot_ids: Collection[int], *, now_ms: int) -> TableMetadata:
+    """The metadata without some snapshots, their statistics, and the references that named them.
+
+    The snapshot log loses everything up to the last entry of a removed snapshot: with only that entry gone, readers
+    would take the snapshot before it for current at a time when it was not. Ids that are not there change nothing.
+    """
+    removed = {snapshot_id for snapshot_id in snapshot_ids if metadata.snapshot_by_id(snapshot_id) is not None}
+    if not removed:
+        return metadata
+    log: list[SnapshotLogEntry] = []
+    for entry in metadata.snapshot_log:
+        if entry.snapshot_id in removed or metadata.snapshot_by_id(entry.snapshot_id) is None:
+            log.clear()
+        else:
+            log.append(entry)
+    refs = {name: ref for name, ref in metadata.refs.items() if ref.snapshot_id not in removed}
+    return replace(
+        metadata,
+        snapshots=tuple(snapshot for snapshot in metadata.snapshots if snapshot.snapshot_id not in removed),
+        snapshot_log=tuple(log),
+        refs=refs,
+        current_snapshot_id=None if metadata.current_snapshot_id in removed else metadata.current_snapshot_id,
+        statistics=tuple(item for item in metadata.statistics if item["snapshot-id"] not in removed),
+        partition_statistics=tuple(
+            item for item in metadata.partition_statistics if item["snapshot-id"] not in removed
+        ),
+        last_updated_ms=next_timestamp_ms(metadata, now_ms),
+    )
+
+
+def assign_uuid(metadata: TableMetadata, uuid: str, *, now_ms: int) -> TableMetadata:
+    """The metadata with a UUID, for a v1 table that has none; a table never changes the one it has."""
+    if not uuid:
+        raise InvalidMetadata("must not be empty", where="table-uuid")
+    if metadata.table_uuid == uuid:
+        return metadata
+    if metadata.table_uuid:
+        raise InvalidMetadata(f"cannot be reassigned from {metadata.table_uuid} to {uuid}", where="table-uuid")
+    return replace(metadata, table_uuid=uuid, last_updated_ms=next_timestamp_ms(metadata, now_ms))
+
+
+def upgrade(metadata: TableMetadata, format_version: int, *, now_ms: int) -> TableMetadata:
+    """The metadata in a newer format version; old snapshots stay as they are, row lineage starts at 0 with v3.
+
+    Raises InvalidMetadata for a downgrade or a table without UUID, Unsupported for a version beyond the newest.
+    """
+    if format_version == metadata.format_version:
+        return metadata
+    if format_version < metadata.format_version:
+        raise InvalidMetadata(
+            f"cannot downgrade v{metadata.format_version} table to v{format_version}", where="format-version"
+        )
+    if format_version > FORMAT_VERSION_MAX:
+        raise Unsupported(
+            f"cannot upgrade table to unsupported format v{format_version}, the newest is v{FORMAT_VERSION_MAX}",
+            where="format-version",
+        )
+    if not metadata.table_uuid:
+        raise InvalidMetadata(f"required in format v{format_version}: assign one first", where="table-uuid")
+    return replace(
+        metadata,
+        format_version=format_version,
+        next_row_id=0 if format_version > 2 else None,
+        last_updated_ms=next_timestamp_ms(metadata, now_ms),
+    )
+
+
+def set_location(metadata: TableMetadata, location: str, *, now_ms: int) -> TableMetadata:
+    """The metadata with another base location for new files; existing files stay where they are."""
+    stripped = strip_slashes(location)
+    if not stripped:
+        raise InvalidMetadata("must not be empty", where="location")
+    if stripped == metadata.location:
+        return metadata
+    return replace(metadata, location=stripped, last_updated_ms=next_timestamp_ms(metadata, now_ms))
+
+
+def set_properties(metadata: TableMetadata, updates: Mapping[str, str], *, now_ms: int) -> TableMetadata:
+    """The metadata with properties set; ``format-version`` among them upgrades the table and is not stored.
+
+    Raises InvalidMetadata for a value that the property's type refuses, or for another reserved name.
+    """
+    stored = without_reserved(updates)
+    reserved = sorted(set(updates) - set(stored) - {FORMAT_VERSION.name})
+    if reserved:
+        raise InvalidMetadata(f"cannot set reserved properties: {', '.join(reserved)}", where="properties")
+    check_properties(stored)
+    if FORMAT_VERSION.name in updates:
+        metadata = upgrade(metadata, FORMAT_VERSION.of(updates), now_ms=now_ms)
+    if all(metadata.properties.get(name) == value for name, value in stored.items()):
+        return metadata
+    return replace(
+        metadata,
+        properties={**metadata.properties, **stored},
+        last_updated_ms=next_timestamp_ms(metadata, now_ms),
+    )
+
+
+def remove_properties(metadata: TableMetadata, names: Collection[str], *, now_ms: int) -> TableMetadata:
+    """The metadata without some properties; names that are not set change nothing."""
+    kept = {name: value for name, value in metadata.properties.items() if name not in names}
+    if len(kept) == len(metadata.properties):
+        return metadata
+    return replace(metadata, properties=kept, last_updated_ms=next_timestamp_ms(metadata, now_ms))
+
+
+def set_statistics(
+    metadata: TableMetadata, statistics: Mapping[str, Any], *, partition: bool = False, now_ms: int
+) -> TableMetadata:
+    """The metadata with a snapshot's statistics file (or `partition` statistics file), replacing the one it had.
+
+    Raises InvalidMetadata when the snapshot does not exist: nobody would ever remove such an entry, or its file.
+    """
+    added = dict(statistics)
+    check_statistics(added, partition=partition, where="statistics")
+    snapshot_id = added["snapshot-id"]
+    if metadata.snapshot_by_id(snapshot_id) is None:
+        raise InvalidMetadata(f"snapshot {snapshot_id} does not exist", where="statistics.snapshot-id")
+    return _with_statistics(metadata, snapshot_id, (added,), partition=partition, now_ms=now_ms)
+
+
+def remove_statistics(
+    metadata: TableMetadata, snapshot_id: int, *, partition: bool = False, now_ms: int
+) -> TableMetadata:
+    """The metadata without a snapshot's statistics (or `partition` statistics); a no-op when it has none."""
+    listed = metadata.partition_statistics if partition else metadata.statistics
+    if all(item["snapshot-id"] != snapshot_id for item in listed):
+        return metadata
+    return _with_statistics(metadata, snapshot_id, (), partition=partition, now_ms=now_ms)
+
+
+def _with_statistics(
+    metadata: TableMetadata, snapshot_id: int, added: tuple[dict[str, Any], ...], *, partition: bool, now_ms: int
+) -> TableMetadata:
+    listed = metadata.partition_statistics if partition else metadata.statistics
+    kept = (*(item for item in listed if item["snapshot-id"] != snapshot_id), *added)
+    updated_ms = next_timestamp_ms(metadata, now_ms)
+    if partition:
+        return replace(metadata, partition_statistics=kept, last_updated_ms=updated_ms)
+    return replace(metadata, statistics=kept, last_updated_ms=updated_ms)
+
+
+def add_encryption_key(metadata: TableMetadata, key: Mapping[str, Any], *, now_ms: int) -> TableMetadata:
+    """The metadata with an encryption key (v3); a key id that is there already changes nothing."""
+    if metadata.format_version < 3:
+        raise InvalidMetadata("encryption keys need format v3", where="encryption-keys")
+    added = dict(key)
+    check_encryption_key(added, where="encryption-key")
+    if any(other["key-id"] == added["key-id"] for other in metadata.encryption_keys):
+        return metadata
+    return replace(
+        metadata,
+        encryption_keys=(*metadata.encryption_keys, added),
+        last_updated_ms=next_timestamp_ms(metadata, now_ms),
+    )
+
+
+def remove_encryption_key(metadata: TableMetadata, key_id: str, *, now_ms: int) -> TableMetadata:
+    """The metadata without an encryption key; a no-op when it has none such."""
+    kept = tuple(key for key in metadata.encryption_keys if key["key-id"] != key_id)
+    if len(kept) == len(metadata.encryption_keys):
+        return metadata
+    return replace(metadata, encryption_keys=kept, last_updated_ms=next_timestamp_ms(metadata, now_ms))

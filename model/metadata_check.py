@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from firn.model.errors import InvalidMetadata
-from firn.model.json_members import as_object, join, list_of, long_of, str_map, str_of
+from firn.model.json_members import as_object, join, list_of, long_of, str_map, str_of, str_or_none
 from firn.model.metadata import TableMetadata
 from firn.model.snapshot import MAIN_BRANCH
 
@@ -119,6 +119,21 @@ def _check_logs(metadata: TableMetadata, where: str) -> None:
                 f"{metadata.last_updated_ms} is before the last entry of {name} at {times[-1]}",
                 where=join(where, "last-updated-ms"),
             )
+
+
+def strip_slashes(location: str) -> str:
+    """A table's location without trailing slashes, so that paths under it are formed and compared one way."""
+    while location.endswith("/") and not location.endswith("://") and len(location) > 1:
+        location = location[:-1]
+    return location
+
+
+def check_encryption_key(obj: dict[str, Any], *, where: str) -> None:
+    """Refuse an encryption key object that lacks what the specification requires."""
+    str_of(obj, "key-id", where=where)
+    # Appendix C writes the second name where "Encryption Keys" defines the first.
+    if str_or_none(obj, "encrypted-key-metadata", where=where) is None:
+        str_of(obj, "key-metadata", where=where)
 
 
 def check_statistics(obj: dict[str, Any], *, partition: bool, where: str) -> None:

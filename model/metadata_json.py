@@ -1,0 +1,292 @@
+"""Table metadata from and to its JSON, for format versions 1 to 3 (table specification, Appendix C).
+
+Reading is as lenient as the specification's table of fields: what v1 may leave out is filled in, so that the value has
+one shape. Writing is what Java writes, including the fields that only readers of v1 still need.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from firn.model.errors import InvalidMetadata, Unsupported
+from firn.model.json_members import (
+    as_object,
+    extra_of,
+    int_of,
+    int_or_none,
+    join,
+    list_of,
+    list_or_none,
+    long_of,
+    long_or_none,
+    missing,
+    put,
+    str_map,
+    str_of,
+    str_or_none,
+)
+from firn.model.metadata import FORMAT_VERSION_MAX, TableMetadata
+from firn.model.metadata_check import check_encryption_key, check_metadata, check_statistics, strip_slashes
+from firn.model.partitioning import (
+    PARTITION_FIELD_ID_START,
+    PartitionSpec,
+    spec_fields_to_json,
+    spec_from_json,
+    spec_to_json,
+)
+from firn.model.schema import Schema, schema_from_json, schema_to_json
+from firn.model.snapshot import (
+    MAIN_BRANCH,
+    MetadataLogEntry,
+    SnapshotLogEntry,
+    SnapshotRef,
+    ref_from_json,
+    ref_to_json,
+    snapshot_from_json,
+    snapshot_to_json,
+)
+from firn.model.sorting import UNSORTED, SortOrder, order_from_json, order_to_json
+from firn.model.strict_json import loads
+
+METADATA_BYTES_MAX: Final = 512 * 1024 * 1024
+"""Bytes of metadata JSON that are read: about 700 000 snapshots."""
+
+_MEMBERS: Final = frozenset(
+    {
+        "format-version", "table-uuid", "location", "last-sequence-number", "last-updated-ms", "last-column-id",
+        "schema", "schemas", "current-schema-id", "partition-spec", "partition-specs", "default-spec-id",
+        "last-partition-id",
+        "default-sort-order-id", "sort-orders", "properties", "current-snapshot-id", "refs", "snapshots", "statistics",
+        "partition-statistics", "snapshot-log", "metadata-log", "next-row-id", "encryption-keys",
+    }
+)  # fmt: skip
+_LOG_TIMES: Final = "timestamp-ms"
+_NO_SNAPSHOT: Final = -1  # Java's spelling of null in v1 and v2 (Appendix F)
+
+
+def metadata_from_json(source: Any, *, where: str = "metadata") -> TableMetadata:
+    """Table metadata from a decoded JSON object, or from the bytes of its text.
+
+    Raises InvalidMetadata naming the missing or wrong member under `where`, Unsupported for a newer format version,
+    InvalidInput for text that is not strict JSON.
+    """
+    obj = loads(source, where=where, bytes_max=METADATA_BYTES_MAX) if isinstance(source, (bytes, str)) else source
+    members = as_object(obj, where=where)
+    version = int_of(members, "format-version", where=where)
+    if version > FORMAT_VERSION_MAX:
+        raise Unsupported(
+            f"cannot read unsupported version {version}, the newest supported is {FORMAT_VERSION_MAX}",
+            where=join(where, "format-version"),
+        )
+    if version < 1:
+        raise InvalidMetadata(f"must be at least 1, not {version}", where=join(where, "format-version"))
+    schemas, current_schema_id = _schemas(members, version, where)
+    specs, default_spec_id = _specs(members, version, where)
+    orders, default_order_id = _orders(members, version, where)
+    snapshots = tuple(
+        snapshot_from_json(item, where=f"{join(where, 'snapshots')}[{i}]")
+        for i, item in enumerate(list_or_none(members, "snapshots", where=where) or ())
+    )
+    current_id = long_or_none(members, "current-snapshot-id", where=where)
+    if current_id == _NO_SNAPSHOT:
+        current_id = None
+    metadata = TableMetadata(
+        format_version=version,
+        table_uuid=_uuid(members, version, where),
+        location=_location(members, where),
+        last_sequence_number=long_of(members, "last-sequence-number", where=where, low=0) if version > 1 else 0,
+        last_updated_ms=long_of(members, "last-updated-ms", where=where),
+        last_column_id=int_of(members, "last-column-id", where=where),
+        schemas=schemas,
+        current_schema_id=current_schema_id,
+        partition_specs=specs,
+        default_spec_id=default_spec_id,
+        last_partition_id=_last_partition_id(members, version, specs, where),
+        properties=_properties(members, where),
+        current_snapshot_id=current_id,
+        snapshots=snapshots,
+        snapshot_log=_snapshot_log(members, where),
+        metadata_log=_metadata_log(members, where),
+        sort_orders=orders,
+        default_sort_order_id=default_order_id,
+        refs=_refs(members, current_id, where),
+        statistics=_objects(members, "statistics", where),
+        partition_statistics=_objects(members, "partition-statistics", where),
+        next_row_id=long_of(members, "next-row-id", where=where, low=0) if version > 2 else None,
+        encryption_keys=_objects(members, "encryption-keys", where) if version > 2 else (),
+        extra=extra_of(members, _MEMBERS),
+    )
+    check_metadata(metadata, where=where)
+    return metadata
+
+
+def _uuid(members: dict[str, Any], version: int, where: str) -> str:
+    uuid = str_or_none(members, "table-uuid", where=where)
+    if not uuid and version > 1:
+        raise InvalidMetadata(f"missing, but required in format v{version}", where=join(where, "table-uuid"))
+    return uuid or ""
+
+
+def _location(members: dict[str, Any], where: str) -> str:
+    location = strip_slashes(str_of(members, "location", where=where))
+    if not location:
+        raise InvalidMetadata("must not be empty", where=join(where, "location"))
+    return location
+
+
+def _required_since_v2(key: str, version: int, where: str) -> InvalidMetadata:
+    return InvalidMetadata(f"missing, but must exist in format v{version}", where=join(where, key))
+
+
+def _schemas(members: dict[str, Any], version: int, where: str) -> tuple[tuple[Schema, ...], int]:
+    listed = list_or_none(members, "schemas", where=where)
+    if listed is not None:
+        schemas = tuple(schema_from_json(item, where=f"{join(where, 'schemas')}[{i}]") for i, item in enumerate(listed))
+        return schemas, int_of(members, "current-schema-id", where=where)
+    if version > 1:
+        raise _required_since_v2("schemas", version, where)
+    if members.get("schema") is None:
+        raise missing("schema", where=where)
+    schema = schema_from_json(members["schema"], where=join(where, "schema"))
+    return (schema,), schema.schema_id
+
+
+def _specs(members: dict[str, Any], version: int, where: str) -> tuple[tuple[PartitionSpec, ...], int]:
+    listed = list_or_none(members, "partition-specs", where=where)
+    if listed is not None:
+        specs = tuple(
+            spec_from_json(item, where=f"{join(where, 'partition-specs')}[{i}]") for i, item in enumerate(listed)
+        )
+        return specs, int_of(members, "default-spec-id", where=where)
+    if version > 1:
+        raise _required_since_v2("partition-specs", version, where)
+    fields = list_of(members, "partition-spec", where=where)
+    return (spec_from_json(fields, where=join(where, "partition-spec")),), 0
+
+
+def _last_partition_id(members: dict[str, Any], version: int, specs: tuple[PartitionSpec, ...], where: str) -> int:
+    last = int_or_none(members, "last-partition-id", where=where)
+    if last is not None:
+        return last
+    if version > 1:
+        raise _required_since_v2("last-partition-id", version, where)
+    ids = [field.field_id for spec in specs for field in spec.fields]
+    return max(ids, default=PARTITION_FIELD_ID_START - 1)
+
+
+def _orders(members: dict[str, Any], version: int, where: str) -> tuple[tuple[SortOrder, ...], int]:
+    listed = list_or_none(members, "sort-orders", where=where)
+    if listed is None:
+        if version > 1:
+            raise _required_since_v2("sort-orders", version, where)
+        return (UNSORTED,), UNSORTED.order_id
+    orders = tuple(order_from_json(item, where=f"{join(where, 'sort-orders')}[{i}]") for i, item in enumerate(listed))
+    # Java refuses an empty list although nothing is lost with it; writing the unsorted order out mends the table.
+    return orders or (UNSORTED,), int_of(members, "default-sort-order-id", where=where)
+
+
+def _properties(members: dict[str, Any], where: str) -> dict[str, str]:
+    value = members.get("properties")
+    return {} if value is None else str_map(value, where=join(where, "properties"))
+
+
+def _refs(members: dict[str, Any], current_id: int | None, where: str) -> dict[str, SnapshotRef]:
+    """The references; ``main`` always follows the current snapshot, whether or not the file lists it."""
+    path = join(where, "refs")
+    value = members.get("refs")
+    refs: dict[str, SnapshotRef] = {}
+    if value is not None:
+        for name, item in as_object(value, where=path).items():
+            refs[name] = ref_from_json(item, where=join(path, name))
+    if current_id is not None and MAIN_BRANCH not in refs:
+        refs[MAIN_BRANCH] = SnapshotRef(snapshot_id=current_id, type="branch")
+    return refs
+
+
+def _snapshot_log(members: dict[str, Any], where: str) -> tuple[SnapshotLogEntry, ...]:
+    path = join(where, "snapshot-log")
+    entries = []
+    for i, item in enumerate(list_or_none(members, "snapshot-log", where=where) or ()):
+        at = f"{path}[{i}]"
+        entry = as_object(item, where=at)
+        entries.append(
+            SnapshotLogEntry(
+                snapshot_id=long_of(entry, "snapshot-id", where=at), timestamp_ms=long_of(entry, _LOG_TIMES, where=at)
+            )
+        )
+    return tuple(entries)
+
+
+def _metadata_log(members: dict[str, Any], where: str) -> tuple[MetadataLogEntry, ...]:
+    path = join(where, "metadata-log")
+    entries = []
+    for i, item in enumerate(list_or_none(members, "metadata-log", where=where) or ()):
+        at = f"{path}[{i}]"
+        entry = as_object(item, where=at)
+        entries.append(
+            MetadataLogEntry(
+                metadata_file=str_of(entry, "metadata-file", where=at),
+                timestamp_ms=long_of(entry, _LOG_TIMES, where=at),
+            )
+        )
+    return tuple(entries)
+
+
+def _objects(members: dict[str, Any], key: str, where: str) -> tuple[dict[str, Any], ...]:
+    path = join(where, key)
+    listed = list_or_none(members, key, where=where) or ()
+    objects = tuple(as_object(item, where=f"{path}[{i}]") for i, item in enumerate(listed))
+    for i, item in enumerate(objects):
+        at = f"{path}[{i}]"
+        if key == "encryption-keys":
+            check_encryption_key(item, where=at)
+        else:
+            check_statistics(item, partition=key == "partition-statistics", where=at)
+    return objects
+
+
+def metadata_to_json(metadata: TableMetadata) -> dict[str, Any]:
+    """The JSON object of a metadata file, in Java's order of members."""
+    return metadata_members(metadata, snapshots=[snapshot_to_json(snapshot) for snapshot in metadata.snapshots])
+
+
+def metadata_members(metadata: TableMetadata, *, snapshots: list[Any]) -> dict[str, Any]:
+    """As `metadata_to_json`, with the given list for ``snapshots``: most of a file, and mostly encoded before."""
+    version = metadata.format_version
+    out: dict[str, Any] = {"format-version": version}
+    put(out, [("table-uuid", metadata.table_uuid or None)])
+    out["location"] = metadata.location
+    if version > 1:
+        out["last-sequence-number"] = metadata.last_sequence_number
+    out["last-updated-ms"] = metadata.last_updated_ms
+    out["last-column-id"] = metadata.last_column_id
+    if version == 1:
+        out["schema"] = schema_to_json(metadata.current_schema)
+    out["current-schema-id"] = metadata.current_schema_id
+    out["schemas"] = [schema_to_json(schema) for schema in metadata.schemas]
+    if version == 1:
+        out["partition-spec"] = spec_fields_to_json(metadata.default_spec)
+    out["default-spec-id"] = metadata.default_spec_id
+    out["partition-specs"] = [spec_to_json(spec) for spec in metadata.partition_specs]
+    out["last-partition-id"] = metadata.last_partition_id
+    out["default-sort-order-id"] = metadata.default_sort_order_id
+    out["sort-orders"] = [order_to_json(order) for order in metadata.sort_orders]
+    out["properties"] = metadata.properties
+    current_id = metadata.current_snapshot_id
+    out["current-snapshot-id"] = _NO_SNAPSHOT if current_id is None and version < 3 else current_id
+    if version > 2:
+        out["next-row-id"] = metadata.next_row_id or 0
+        if metadata.encryption_keys:
+            out["encryption-keys"] = list(metadata.encryption_keys)
+    out["refs"] = {name: ref_to_json(ref) for name, ref in metadata.refs.items()}
+    out["snapshots"] = snapshots
+    out["statistics"] = list(metadata.statistics)
+    out["partition-statistics"] = list(metadata.partition_statistics)
+    out["snapshot-log"] = [
+        {_LOG_TIMES: entry.timestamp_ms, "snapshot-id": entry.snapshot_id} for entry in metadata.snapshot_log
+    ]
+    out["metadata-log"] = [
+        {_LOG_TIMES: entry.timestamp_ms, "metadata-file": entry.metadata_file} for entry in metadata.metadata_log
+    ]
+    out.update(metadata.extra)
+    return out

@@ -1,0 +1,106 @@
+"""Metadata files as bytes: their names, compression and limits (table specification, Appendix C and F)."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import zlib
+from typing import Final, Literal
+
+import msgspec
+
+from firn.model.errors import CorruptFile, InvalidInput
+from firn.model.metadata import TableMetadata
+from firn.model.metadata_json import METADATA_BYTES_MAX, metadata_from_json, metadata_members
+from firn.model.table_properties import METADATA_COMPRESSION
+
+Codec = Literal["none", "gzip"]
+
+GZIP_LEVEL: Final = 6
+_GZIP_MAGIC: Final = b"\x1f\x8b"
+_CHUNK_BYTES: Final = 1024 * 1024
+_NUMBERED: Final = re.compile(r"v([0-9]{1,18})(?:\.gz)?\.metadata\.json(?:\.gz)?")
+_METASTORE: Final = re.compile(r"([0-9]{1,18})-[^/]+?(?:\.gz)?\.metadata\.json(?:\.gz)?")
+
+
+def codec_of(location: str) -> Codec:
+    """Compression by name: ``….gz.metadata.json`` and the older ``….metadata.json.gz`` are gzip."""
+    name = location.rsplit("/", 1)[-1]
+    if name.endswith((".metadata.json.gz", ".gz.metadata.json")):
+        return "gzip"
+    if name.endswith(".metadata.json"):
+        return "none"
+    raise InvalidInput("not a metadata file's name: it must end in .metadata.json", where=location)
+
+
+def codec_for(metadata: TableMetadata) -> Codec:
+    """The codec that the table asks for with ``write.metadata.compression-codec``."""
+    return "gzip" if METADATA_COMPRESSION.of(metadata.properties) == "gzip" else "none"
+
+
+def suffix(codec: Codec) -> str:
+    """The end of a metadata file's name, the same for every reader."""
+    return ".gz.metadata.json" if codec == "gzip" else ".metadata.json"
+
+
+def metastore_name(*, version: int, unique: str, codec: Codec) -> str:
+    """Name of a metastore table's metadata file: ``00042-<unique>.metadata.json``."""
+    return f"{version:05d}-{unique}{suffix(codec)}"
+
+
+def numbered_name(*, version: int, codec: Codec) -> str:
+    """Name of a file-system table's metadata file: ``v42.metadata.json``."""
+    return f"v{version}{suffix(codec)}"
+
+
+def version_of(location: str) -> int | None:
+    """The version in a metadata file's name of either kind, None when it has none."""
+    name = location.rsplit("/", 1)[-1]
+    match = _NUMBERED.fullmatch(name) or _METASTORE.fullmatch(name)
+    return int(match[1]) if match else None
+
+
+def decode_metadata(data: bytes, *, location: str, bytes_max: int = METADATA_BYTES_MAX) -> TableMetadata:
+    """Table metadata from a file's bytes, decompressed when they are gzip.
+
+    Raises CorruptFile when the bytes cannot be what was written (cut, damaged, not JSON), InvalidMetadata or
+    Unsupported naming file and member when they can be read but not used. `bytes_max` bounds the decompressed size.
+    """
+    if data[:2] == _GZIP_MAGIC:
+        data = _gunzip(data, location=location, bytes_max=bytes_max)
+    elif codec_of(location) == "gzip":
+        raise CorruptFile(location, "its name says gzip, its content is not")
+    if len(data) > bytes_max:
+        raise InvalidInput(f"{len(data)} bytes of metadata, the limit is {bytes_max} bytes", where=location)
+    return metadata_from_json(data, where=location)
+
+
+def _gunzip(data: bytes, *, location: str, bytes_max: int) -> bytes:
+    """Every member of the gzip stream, stopped at `bytes_max` before a bomb fills the memory."""
+    parts: list[bytes] = []
+    size = 0
+    rest = data
+    while rest:
+        member = zlib.decompressobj(wbits=31)
+        try:
+            while not member.eof:
+                part = member.decompress(rest, _CHUNK_BYTES)
+                rest = member.unconsumed_tail
+                if not part and not rest and not member.eof:
+                    raise CorruptFile(location, "the gzip stream ends early")
+                size += len(part)
+                if size > bytes_max:
+                    raise InvalidInput(f"decompresses to more than the limit of {bytes_max} bytes", where=location)
+                parts.append(part)
+        except zlib.error as exc:
+            raise CorruptFile(location, f"the gzip stream is damaged: {exc}") from None
+        rest = member.unused_data
+    return b"".join(parts)
+
+
+def encode_metadata(metadata: TableMetadata, *, codec: Codec = "none") -> bytes:
+    """The bytes of a metadata file. The codec must be the one that the file's name says."""
+    members = metadata_members(metadata, snapshots=[snapshot.encoded for snapshot in metadata.snapshots])
+    data = msgspec.json.encode(members)
+    # No time in the header: the same metadata is the same bytes.
+    return gzip.compress(data, compresslevel=GZIP_LEVEL, mtime=0) if codec == "gzip" else data
