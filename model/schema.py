@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from itertools import count
 from typing import Any, Final
@@ -10,17 +10,10 @@ from typing import Any, Final
 import msgspec
 
 from firn.model.errors import InvalidSchema
+from firn.model.field_ids import with_ids
 from firn.model.json_members import as_object, int_of, int_or_none, join, list_or_none, str_or_none
 from firn.model.type_json import struct_from_json, type_to_json
-from firn.model.types import (
-    ListType,
-    MapType,
-    NestedField,
-    StructType,
-    Type,
-    child_fields,
-    needs_v3,
-)
+from firn.model.types import MapType, NestedField, StructType, child_fields, needs_v3
 
 _MEMBERS: Final = frozenset({"type", "fields", "schema-id", "identifier-field-ids"})
 
@@ -254,29 +247,3 @@ def assign_fresh_ids(schema: Schema, next_id: int = 1) -> tuple[Schema, int]:
     identifiers = tuple(new_ids[i] for i in schema.identifier_field_ids if i in new_ids)
     new_schema = msgspec.structs.replace(schema, struct=struct, identifier_field_ids=identifiers)
     return new_schema, next(ids) - 1
-
-
-def with_ids(type: Type, new_id: Callable[[int], int]) -> Type:
-    """The type with every field id replaced by `new_id` of it, asked for level by level."""
-    match type:
-        case StructType():
-            ids = [new_id(f.field_id) for f in type.fields]
-            fields = tuple(
-                msgspec.structs.replace(f, field_id=i, type=with_ids(f.type, new_id))
-                for f, i in zip(type.fields, ids, strict=True)
-            )
-            return msgspec.structs.replace(type, fields=fields)
-        case ListType():
-            element_id = new_id(type.element_id)
-            return msgspec.structs.replace(type, element_id=element_id, element=with_ids(type.element, new_id))
-        case MapType():
-            key_id, value_id = new_id(type.key_id), new_id(type.value_id)
-            return msgspec.structs.replace(
-                type,
-                key_id=key_id,
-                key=with_ids(type.key, new_id),
-                value_id=value_id,
-                value=with_ids(type.value, new_id),
-            )
-        case _:
-            return type

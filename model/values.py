@@ -11,6 +11,7 @@ import math
 import re
 import struct
 import uuid
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, Final
 
@@ -37,6 +38,15 @@ from firn.model.iso_time import (
 )
 from firn.model.json_members import describe
 from firn.model.types import (
+    DATE,
+    DOUBLE,
+    FLOAT,
+    INT,
+    LONG,
+    TIMESTAMP,
+    TIMESTAMP_NS,
+    TIMESTAMPTZ,
+    TIMESTAMPTZ_NS,
     DecimalType,
     FixedType,
     GeographyType,
@@ -55,6 +65,14 @@ _TIMESTAMP_DIGITS: Final = {"timestamp": 6, "timestamptz": 6, "timestamp_ns": 9,
 _ZONED: Final = frozenset({"timestamptz", "timestamptz_ns"})
 _DATE_SOURCE_UNITS: Final = {"timestamp": DAY_MICROS, "timestamp_ns": DAY_MICROS * 1000}
 """Units per day of the types that a date can be promoted to: their old bounds are days in 4 bytes."""
+
+_PLAIN: Final[Mapping[Type, struct.Struct]] = {
+    **dict.fromkeys((INT, DATE), struct.Struct("<i")),
+    **dict.fromkeys((LONG, TIMESTAMP, TIMESTAMPTZ, TIMESTAMP_NS, TIMESTAMPTZ_NS), struct.Struct("<q")),
+    FLOAT: struct.Struct("<f"),
+    DOUBLE: struct.Struct("<d"),
+}
+"""Types where any bytes of the full width are a value: scans decode millions of bounds."""
 
 _HEX: Final = re.compile(r"(?:[0-9a-fA-F]{2})*")
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
@@ -107,6 +125,9 @@ def from_bytes(type: Type, data: bytes, *, where: str = "value") -> Any:
     4 bytes are an int in a long column, a float in a double column and a date in a timestamp column without zone.
     Raises InvalidInput when the bytes cannot be such a value, Unsupported for types without a binary form.
     """
+    plain = _PLAIN.get(type)
+    if plain is not None and len(data) == plain.size:
+        return plain.unpack(data)[0]
     _having_binary_form(type, where)
     match type:
         case PrimitiveType(name="string"):
