@@ -106,11 +106,12 @@ def _human_float(value: float, *, single: bool) -> str:
     if math.isnan(value):
         return "NaN"
     sign = "-" if math.copysign(1.0, value) < 0 else ""
+    value = abs(_nearest_single(value) if single else value)
     if math.isinf(value):
         return f"{sign}Infinity"
     if value == 0:
         return f"{sign}0.0"
-    mantissa, _, exponent_text = _shortest(abs(value), single=single).partition("e")
+    mantissa, _, exponent_text = _shortest(value, single=single).partition("e")
     digits, exponent = mantissa.replace(".", "").rstrip("0"), int(exponent_text)
     if not -3 <= exponent < 7:
         return f"{sign}{digits[0]}.{digits[1:] or '0'}E{exponent}"
@@ -121,8 +122,8 @@ def _human_float(value: float, *, single: bool) -> str:
 
 
 def _shortest(value: float, *, single: bool) -> str:
-    """`value` > 0 in exponent notation with the fewest digits that read back as the same float."""
-    for digits in range(9 if single else 17):
+    """`value` > 0 in exponent notation with the fewest digits, but at least two, that read back as the same float."""
+    for digits in range(1, 9 if single else 17):
         text = f"{value:.{digits}e}"
         if (_nearest_single(float(text)) if single else float(text)) == value:
             return text

@@ -175,7 +175,7 @@ def check_spec(
         if not field.name:
             raise InvalidMetadata("a partition field must have a name", where=f"{path}.name")
         if field.name in names:
-            raise InvalidMetadata(f"partition name {field.name!r} is used more than once", where=f"{path}.name")
+            raise InvalidMetadata(f"two partition fields are called {field.name!r}", where=f"{path}.name")
         if field.field_id in ids:
             raise InvalidMetadata(f"partition field id {field.field_id} is used twice", where=f"{path}.field-id")
         if len(field.source_ids) != 1 and format_version < 3:
@@ -185,7 +185,7 @@ def check_spec(
         _check_name(field, schema, path)
         _check_sources(field, schema, path)
     if format_version < 2 and not spec.has_sequential_ids:
-        raise InvalidMetadata("spec does not use sequential ids from 1000, which v1 requires", where=where)
+        raise InvalidMetadata("a v1 table needs the field ids 1000, 1001, … in this order", where=where)
     if new_table:
         _check_redundancy(spec, where)
 
@@ -197,7 +197,7 @@ def _check_name(field: PartitionField, schema: Schema, path: str) -> None:
         return
     if any(schema.field_by_id(source_id) is not None for source_id in field.source_ids):
         raise InvalidMetadata(
-            f"cannot create partition {field.name!r} from a different column than the one of that name in the schema",
+            f"the schema has a column {field.name!r}, which is not the source of this field",
             where=f"{path}.name",
         )
 
@@ -210,11 +210,11 @@ def _check_sources(field: PartitionField, schema: Schema, path: str) -> None:
     for source_id in field.source_ids:
         column = schema.field_by_id(source_id)
         if column is None:
-            raise InvalidMetadata(f"cannot find source column {source_id} for partition field {field}", where=path)
+            raise InvalidMetadata(f"the schema has no column {source_id}, source of {field}", where=path)
         if isinstance(column.type, (StructType, ListType, MapType)):
             raise InvalidMetadata(f"cannot partition by {column.name!r}: it is not of a primitive type", where=path)
         if not transform.can_transform(column.type):
-            raise InvalidMetadata(f"invalid source type {column.type} for transform {transform}", where=path)
+            raise InvalidMetadata(f"{transform} does not take columns of type {column.type}", where=path)
         parent_id = schema.parent_id(source_id)
         while parent_id is not None:
             parent = schema.field_by_id(parent_id)
@@ -232,7 +232,7 @@ def _check_redundancy(spec: PartitionSpec, where: str) -> None:
             first = seen.setdefault((field.source_ids, transform.dedup_name), field)
             if first is not field:
                 raise InvalidMetadata(
-                    f"redundant partition field {field.name!r} conflicts with {first.name!r}",
+                    f"{field.name!r} is redundant beside {first.name!r}",
                     where=f"{where}.fields[{i}]",
                 )
 

@@ -318,13 +318,30 @@ def parse_transform(text: str) -> Transform:
     is_bucket = found[1].lower() == "bucket"
     if not digits or len(digits) > 10 or int(digits) > INT_MAX:
         name = "number of buckets" if is_bucket else "truncate width"
-        raise InvalidInput(f"invalid {name}: {found[2][:20]} (must be 1 … {INT_MAX})")
+        raise InvalidInput(f"{found[2][:20]} is no {name}", hint=f"1 … {INT_MAX}")
     return Bucket(int(digits)) if is_bucket else Truncate(int(digits))
+
+
+def default_name(transform: Transform, column: str) -> str:
+    """The name of a partition field that nobody named: ``ts_day``, ``id_bucket_16``, ``data_trunc_8``."""
+    match transform:
+        case Identity():
+            return column
+        case Bucket(buckets=buckets):
+            return f"{column}_bucket_{buckets}"
+        case Truncate(width=width):
+            return f"{column}_trunc_{width}"
+        case TimeTransform(unit=unit):
+            return f"{column}_{unit}"
+        case Void():
+            return f"{column}_null"
+        case UnknownTransform(text=text):
+            raise Unsupported(f"cannot partition by the unknown transform {text!r}")
 
 
 def _require(transform: Transform, type: Type) -> None:
     if not transform.can_transform(type):
-        raise InvalidInput(f"cannot apply {transform} to values of type {type}")
+        raise InvalidInput(f"{transform} does not take values of type {type}")
 
 
 def _as_int(transform: Transform, value: int) -> int:
