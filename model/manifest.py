@@ -5,14 +5,20 @@ The Avro form is in `firn.storage.manifests` and `firn.storage.manifest_lists`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
 from firn.model.datafile import DataFile
 
 ManifestContent = Literal["data", "deletes"]
+
+MANIFEST_CONTENT_CODES: Final[Mapping[ManifestContent, int]] = {"data": 0, "deletes": 1}
+
+UNASSIGNED_SEQUENCE_NUMBER: Final = -1
+"""Stands in a new manifest's numbers until its manifest list is written; then the commit's takes its place."""
 
 
 class Status(IntEnum):
@@ -76,3 +82,17 @@ class ManifestFile(msgspec.Struct, frozen=True, kw_only=True):
     def may_have_live_files(self) -> bool:
         """False only when the counts are known and say that every entry is a tombstone."""
         return self.added_files_count != 0 or self.existing_files_count != 0
+
+    @property
+    def live_files_count(self) -> int | None:
+        """Files that are part of the table, None where an old list does not say."""
+        if self.added_files_count is None or self.existing_files_count is None:
+            return None
+        return self.added_files_count + self.existing_files_count
+
+    @property
+    def live_rows_count(self) -> int | None:
+        """Rows of the files that are part of the table, None where an old list does not say."""
+        if self.added_rows_count is None or self.existing_rows_count is None:
+            return None
+        return self.added_rows_count + self.existing_rows_count
