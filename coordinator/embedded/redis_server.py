@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from firn.coordinator.embedded import programs
 from firn.coordinator.embedded.server import LOOPBACK, EmbeddedServer
@@ -48,7 +50,11 @@ class RedisServer(EmbeddedServer):
 
     def _answers(self, *, port: int, pid: int) -> bool:
         with redis.Redis(
-            host=LOOPBACK, port=port, socket_timeout=ANSWER_SECONDS_MAX, socket_connect_timeout=ANSWER_SECONDS_MAX
+            host=LOOPBACK,
+            port=port,
+            socket_timeout=ANSWER_SECONDS_MAX,
+            socket_connect_timeout=ANSWER_SECONDS_MAX,
+            retry=Retry(NoBackoff(), 0),  # whoever waits for the server asks again
         ) as client:
             try:
                 return bool(client.ping()) and client.info("server")["process_id"] == pid

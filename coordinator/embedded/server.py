@@ -106,6 +106,8 @@ class EmbeddedServer(ABC):
         """
         if self.running:
             return self
+        if self._process is not None:
+            self._process.wait(0)  # it ended by itself: let go of its guardian
         folder = self._root() / self.name
         folder.mkdir(parents=True, exist_ok=True)
         self.log_path.parent.mkdir(exist_ok=True)

@@ -1,0 +1,111 @@
+"""Imports go one way, and files name nothing that only one machine knows."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+LAYERS = ("model", "storage", "coordinator", "pipeline")
+
+# What each layer may import of firn.
+FIRN_OF = {
+    "model": {"firn.model"},
+    "storage": {"firn.model", "firn.storage"},
+    "coordinator": {"firn.model", "firn.storage", "firn.coordinator"},
+    "pipeline": {"firn.model", "firn.storage", "firn.coordinator.client", "firn.pipeline"},
+}
+# model/ is values and pure functions: these libraries compute, and these modules would do more than that.
+MODEL_LIBRARIES = {"lz4", "mmh3", "msgspec", "pyroaring", "zstandard"}
+IMPURE = {
+    *("asyncio", "concurrent", "io", "logging", "multiprocessing", "os", "pathlib", "random", "secrets", "shutil"),
+    *("socket", "subprocess", "tempfile", "threading", "time"),
+}
+
+
+def modules(layer: str) -> Iterator[Path]:
+    yield from sorted((ROOT / layer).rglob("*.py"))
+
+
+def imports(path: Path) -> Iterator[tuple[int, str]]:
+    """Line and full name of everything that a module imports; of `from firn import model`, ``firn.model``."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, name.name) for name in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.module is not None, f"{path}:{node.lineno} is a relative import"
+            yield from ((node.lineno, f"{node.module}.{name.name}") for name in node.names)
+
+
+def inside(module: str, packages: set[str]) -> bool:
+    return any(module == package or module.startswith(f"{package}.") for package in packages)
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_a_layer_imports_only_the_layers_below_it(layer):
+    wrong = [
+        f"{path.relative_to(ROOT)}:{line} imports {name}"
+        for path in modules(layer)
+        for line, name in imports(path)
+        if inside(name, {"firn", *LAYERS, "tests"}) and not inside(name, FIRN_OF[layer])
+    ]
+    assert wrong == []
+
+
+def test_the_model_does_no_io_and_reads_no_clock():
+    allowed = (set(sys.stdlib_module_names) | MODEL_LIBRARIES | {"firn"}) - IMPURE
+    wrong = [
+        f"{path.relative_to(ROOT)}:{line} imports {name}"
+        for path in modules("model")
+        for line, name in imports(path)
+        if name.split(".")[0] not in allowed
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_no_import_hides_in_a_function(layer):
+    wrong = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in modules(layer)
+        for function in ast.walk(ast.parse(path.read_text()))
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        for node in ast.walk(function)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_users_import_the_top_folders_under_firn(layer):
+    link = ROOT / "firn" / layer
+    assert link.is_symlink()
+    assert link.readlink() == Path("..", layer)
+
+
+def test_no_file_says_where_packages_come_from():
+    # Spelled in two halves, or this file would be the one that says it.
+    words = [
+        left + right
+        for left, right in (
+            *(("index-", "url"), ("index_", "url"), ("find-", "links"), ("trusted-", "host"), ("py", "pi.org")),
+            *(("python", "hosted.org"), ("registry.", "npmjs"), ("repo1.", "maven"), ("repo.", "maven.apache")),
+            *(("proxy.", "golang"), ("index.", "crates.io")),
+        )
+    ]
+    if not (ROOT / ".git").exists():
+        pytest.skip("not a git checkout: no list of files to look at")
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout
+    files = [ROOT / name for name in listed.decode().split("\0") if name]
+    wrong = [
+        f"{path.relative_to(ROOT)}: {word}"
+        for path in files
+        if path.is_file()
+        for text in [path.read_bytes().lower()]
+        for word in words
+        if word.encode() in text
+    ]
+    assert wrong == []
