@@ -1,0 +1,230 @@
+"""The intent streams: how intents reach the daemon and outcomes reach the writers.
+
+A stream per shard with one consumer group; a key per outcome; a reply stream per writer that asked for one; the event
+and dead-letter streams. All of it is transport: the journal is the record, and Redis can be emptied at any time. So an
+entry's id never identifies an intent, and a missing group starts again at the stream's beginning, never at its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+import msgspec
+
+from firn.model.errors import InvalidIntent
+from firn.model.limits import Limits
+
+GROUP: Final = "firn"
+"""The consumer group on every intent stream."""
+
+INTENT_FIELD: Final = "intent"
+OUTCOME_FIELD: Final = "outcome"
+EVENT_FIELD: Final = "event"
+DEAD_LETTER_FIELD: Final = "dead-letter"
+
+PAYLOAD_BYTES_MAX: Final = Limits().intent_bytes_max
+"""Default limit of one intent's JSON."""
+
+REPLY_TTL_S: Final = 24 * 3600
+REPLY_LENGTH_MAX: Final = 10_000
+EVENTS_LENGTH_MAX: Final = 100_000
+DEAD_LETTERS_LENGTH_MAX: Final = 10_000
+
+FIRST_ID: Final = "0-0"
+
+
+class StreamNames(msgspec.Struct, frozen=True):
+    """The keys in Redis, below a prefix, so that several firns can share a server."""
+
+    prefix: str = "firn"
+
+    def intents(self, shard: int) -> str:
+        """The stream that writers add to."""
+        return f"{self.prefix}:intents:{shard}"
+
+    def outcome(self, intent_id: str) -> str:
+        """The key that holds an intent's outcome for a while."""
+        return f"{self.prefix}:outcome:{intent_id}"
+
+    @property
+    def replies(self) -> str:
+        """What every reply stream's name begins with. No other ``reply-to`` is ever written to."""
+        return f"{self.prefix}:replies:"
+
+    @property
+    def events(self) -> str:
+        """CloudEvents JSON for live consumers."""
+        return f"{self.prefix}:events"
+
+    @property
+    def dead_letters(self) -> str:
+        """What could not be read, with the reason."""
+        return f"{self.prefix}:dead-letters"
+
+    @property
+    def epoch(self) -> str:
+        """The key that identifies this Redis's content."""
+        return f"{self.prefix}:epoch"
+
+    def is_reply(self, stream: str) -> bool:
+        """May outcomes be written to `stream`? A reply must not land among intents or in somebody else's keys."""
+        return stream.startswith(self.replies) and 0 < len(stream) - len(self.replies) <= 256
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """One entry of an intent stream.
+
+    `payload` is None when the entry has not exactly the one field it should; `fields` are then what it had.
+    `deliveries` counts how often it was handed out.
+    """
+
+    shard: int
+    entry_id: str
+    payload: bytes | None
+    deliveries: int
+    fields: dict[bytes, bytes] = {}
+
+
+class Settlement(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be told about one entry before it is acknowledged.
+
+    `intent_id` None: none could be read, so there is no outcome key and no reply. `event` and `dead_letter` are JSON.
+    """
+
+    shard: int
+    entry_id: str
+    intent_id: str | None
+    outcome: bytes
+    outcome_ttl_s: int
+    reply_to: str | None = None
+    event: bytes | None = None
+    dead_letter: bytes | None = None
+
+
+class Message(msgspec.Struct, frozen=True):
+    """An entry of a reply, event or dead-letter stream; `data` is its JSON."""
+
+    entry_id: str
+    data: bytes
+
+
+class ShardLag(msgspec.Struct, frozen=True, kw_only=True):
+    """How far behind a shard is.
+
+    `length` entries are in the stream, `undelivered` of them never handed out (None: the server cannot tell), `pending`
+    handed out and not acknowledged. `entries_added` counts since the stream began. `oldest_entry_ms` is when the oldest
+    entry that is not settled was added, in Unix milliseconds by Redis's clock; None when all are.
+    """
+
+    length: int
+    undelivered: int | None
+    pending: int
+    entries_added: int
+    oldest_entry_ms: int | None
+
+
+def check_payload(payload: bytes, *, bytes_max: int) -> None:
+    """Refuse an intent that is over the limit, before it goes anywhere."""
+    if len(payload) > bytes_max:
+        raise InvalidIntent(f"{len(payload)} bytes are more than the limit of {bytes_max}", rule="intent-too-large")
+
+
+def entry_of(shard: int, entry_id: str, fields: dict[bytes, bytes], *, deliveries: int) -> Entry:
+    """An entry from its raw fields."""
+    payload = fields.get(INTENT_FIELD.encode())
+    if payload is None or len(fields) != 1:
+        return Entry(shard=shard, entry_id=entry_id, payload=None, deliveries=deliveries, fields=fields)
+    return Entry(shard=shard, entry_id=entry_id, payload=payload, deliveries=deliveries)
+
+
+class IntentStreams(Protocol):
+    """The streams of one Redis.
+
+    Everything raises `Unavailable` when Redis does not answer or refuses for now, `UnknownOutcome` where a write may
+    have happened, and `Misconfigured` when the credentials do not allow it.
+    """
+
+    @property
+    def names(self) -> StreamNames: ...
+
+    @property
+    def groups_created(self) -> int:
+        """How often a consumer group was missing and made anew.
+
+        When it grew, Redis may have been emptied: read `epoch` again before working on anything that is taken next.
+        """
+        ...
+
+    @property
+    def entries_lost(self) -> int:
+        """Entries that were deleted from under the daemon while they were pending."""
+        ...
+
+    async def submit(self, shard: int, payload: bytes) -> str:
+        """Add an intent; its entry id. `InvalidIntent` when it is over the limit.
+
+        `UnknownOutcome`: submit the same intent again.
+        """
+        ...
+
+    async def take(self, shards: Sequence[int], *, consumer: str, count: int, block_ms: int) -> list[Entry]:
+        """Up to `count` entries a shard that nobody was handed yet, in order; wait up to `block_ms` for the first.
+
+        Entries whose reply got lost stay pending: `reclaim` finds them.
+        """
+        ...
+
+    async def reclaim(self, shard: int, *, consumer: str, min_idle_ms: int, count: int) -> list[Entry]:
+        """Take over the oldest entries, anybody's, that were handed out at least `min_idle_ms` ago and not settled.
+
+        `min_idle_ms` has to be longer than the longest commit, or 0 by a new owner of the shard.
+        """
+        ...
+
+    async def settle(self, batch: Sequence[Settlement]) -> None:
+        """Tell the outcomes, then acknowledge the entries; one round trip. Safe to repeat; some may be told twice."""
+        ...
+
+    async def publish(self, events: Sequence[bytes]) -> None:
+        """Add events that belong to no entry."""
+        ...
+
+    async def outcome(self, intent_id: str) -> bytes | None:
+        """The outcome, while Redis still has it."""
+        ...
+
+    async def replies(self, stream: str, *, after: str = FIRST_ID, block_ms: int, count: int = 100) -> list[Message]:
+        """Outcomes on a writer's reply stream after an entry id; wait up to `block_ms` for the first."""
+        ...
+
+    async def events(self, *, after: str = FIRST_ID, block_ms: int, count: int = 100) -> list[Message]:
+        """Events after an entry id; wait up to `block_ms` for the first."""
+        ...
+
+    async def dead_letters(self, *, after: str = FIRST_ID, count: int = 100) -> list[Message]:
+        """Dead letters after an entry id."""
+        ...
+
+    async def trim(self, shard: int) -> int:
+        """Remove what is settled from the front of the stream, never an entry that is pending or undelivered.
+
+        How many entries went.
+        """
+        ...
+
+    async def lag(self, shard: int) -> ShardLag: ...
+
+    async def move(self, entry: Entry, *, to_shard: int) -> str:
+        """Add an entry that came on the wrong shard to the right one, then acknowledge it; the new entry id."""
+        ...
+
+    async def epoch(self) -> str:
+        """The identity of this Redis's content; a new one after it was emptied."""
+        ...
+
+    async def persistence_warnings(self) -> list[str]:
+        """What in the server's settings can lose acknowledged intents; empty when nothing, or when it does not say."""
+        ...
+
+    async def close(self) -> None: ...

@@ -1,0 +1,232 @@
+"""The table lock: who may work on a table now.
+
+A holder is the lowest of the sequential ephemeral nodes below ``/locks/<table>``; the next in line watches only the one
+before it. The lock saves work, it does not make a swap safe: the swap checks the lease's own node in the same ZooKeeper
+multi that moves the pointer. Node names are never used twice, so a later holder's node cannot satisfy an old check.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+import structlog
+
+from firn.model.errors import FirnError, NotFound, Unavailable
+from firn.storage.sessions import Session, SessionState, encode_name
+
+LOCKS: Final = "/locks"
+SWEEP_RETRY_S: Final = 1.0
+SWEEP_TRIES_MAX: Final = 3600
+
+_log: Any = structlog.get_logger(__name__)
+
+
+class Lease(msgspec.Struct, frozen=True, kw_only=True):
+    """A table lock as it was acquired. `token` grows from holder to holder: it is the fencing token."""
+
+    table: str
+    token: int
+    path: str
+    session_epoch: int
+
+
+class HolderInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """Who holds a table's lock, and since when by the server's clock (when it queued up)."""
+
+    member: str
+    since_ms: int
+    token: int
+
+
+class Leases:
+    """Table locks of one session. `new_id` makes node names unique; give a seeded one for repeatable runs."""
+
+    def __init__(self, session: Session, *, member: str, new_id: Callable[[], str] = lambda: uuid.uuid4().hex) -> None:
+        self._session = session
+        self._member = member
+        self._new_id = new_id
+        self._held: dict[str, Lease] = {}
+        self._unwatched: dict[str, Lease] = {}  # held, and the watch on the node could not be renewed
+        # Nodes of ours that nobody wants any more and that could not be removed yet: (folder, id) → session epoch.
+        self._unwanted: dict[tuple[str, str], int] = {}
+        self._sweeping: asyncio.Task[None] | None = None
+        self._remove_listener = session.add_listener(self._on_state)
+
+    async def acquire(self, table: str, *, timeout_s: float) -> Lease | None:
+        """Queue up for `table` and wait; None when it is not our turn within `timeout_s`.
+
+        Holders follow one another in the order in which they asked. Raises `Unavailable` when ZooKeeper does not answer
+        or the session was lost meanwhile. Whatever ends the wait, nothing of ours stays in the queue.
+        """
+        folder = f"{LOCKS}/{encode_name(table)}"
+        node_id = self._new_id()
+        epoch = self._session.epoch
+        try:
+            async with asyncio.timeout(timeout_s):
+                lease = await self._queue_up(table, folder, node_id, epoch=epoch)
+        except TimeoutError:
+            self._unwanted[folder, node_id] = epoch
+            await self._sweep()
+            return None
+        except BaseException:
+            self._unwanted[folder, node_id] = epoch
+            self._sweep_soon()
+            raise
+        self._held[lease.path] = lease
+        return lease
+
+    def is_held(self, lease: Lease) -> bool:
+        """Is the lock, as far as this process knows, still ours? Asks nobody; False while the session is suspended."""
+        return (
+            self._session.state == "connected"
+            and self._session.epoch == lease.session_epoch
+            and lease.path in self._held
+        )
+
+    async def release(self, lease: Lease) -> None:
+        """Give the lock up. When ZooKeeper does not answer now, it is removed as soon as it does; nothing is raised."""
+        if self._held.pop(lease.path, None) is None or lease.session_epoch != self._session.epoch:
+            return
+        folder, _, name = lease.path.rpartition("/")
+        self._unwanted[folder, name[:-11]] = lease.session_epoch
+        await self._sweep()
+
+    async def holder(self, table: str) -> HolderInfo | None:
+        """Who holds the lock of `table` now."""
+        folder = f"{LOCKS}/{encode_name(table)}"
+        try:
+            for name in _in_turn(await self._session.children(folder)):
+                try:
+                    data, stat = await self._session.get(f"{folder}/{name}")
+                except NotFound:
+                    continue
+                member = data.decode(errors="replace")
+                return HolderInfo(member=member, since_ms=stat.ctime_ms, token=stat.czxid)
+        except NotFound:
+            return None
+        return None
+
+    async def forget(self, table: str) -> None:
+        """Remove the queue of a dropped table, unless somebody waits in it."""
+        try:
+            await self._session.delete(f"{LOCKS}/{encode_name(table)}")
+        except NotFound:
+            return
+
+    async def close(self) -> None:
+        """Stop watching the session; held locks end with it."""
+        self._remove_listener()
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+            await asyncio.gather(self._sweeping, return_exceptions=True)
+
+    async def _queue_up(self, table: str, folder: str, node_id: str, *, epoch: int) -> Lease:
+        path, token = await self._enter(folder, node_id)
+        lease = Lease(table=table, token=token, path=path, session_epoch=epoch)
+        while True:
+            changed = asyncio.Event()
+            names = _in_turn(await self._session.children(folder))
+            own = path.rpartition("/")[2]
+            if own not in names or self._session.epoch != epoch:
+                raise Unavailable(f"{table}: the place in the lock's queue is lost (session ended or node removed)")
+            place = names.index(own)
+            try:  # `get` and not `exists`, which would leave a watch behind on a name that never comes again
+                if place == 0:
+                    # A lock whose node an operator deletes is gone, though the session lives.
+                    await self._session.get(path, watch=lambda: self._recheck(lease))
+                    return lease
+                await self._session.get(f"{folder}/{names[place - 1]}", watch=changed.set)
+            except NotFound:
+                continue
+            await changed.wait()
+
+    async def _enter(self, folder: str, node_id: str) -> tuple[str, int]:
+        while True:
+            try:
+                path, stat = await self._session.create(
+                    f"{folder}/{node_id}-", self._member.encode(), ephemeral=True, sequence=True
+                )
+            except NotFound:
+                await self._session.ensure_path(folder)
+            else:
+                return path, stat.czxid
+
+    def _recheck(self, lease: Lease) -> None:
+        """The held node changed or the connection did: look again, unless it is no longer of interest."""
+        if lease.path in self._held:
+            task = asyncio.ensure_future(self._verify(lease))
+            task.add_done_callback(_report)
+
+    async def _verify(self, lease: Lease) -> None:
+        try:
+            await self._session.get(lease.path, watch=lambda: self._recheck(lease))
+        except NotFound:
+            if self._held.pop(lease.path, None) is not None:
+                _log.warning("lease.node-removed", table=lease.table, token=lease.token)
+        except FirnError:
+            self._unwatched[lease.path] = lease
+
+    def _on_state(self, state: SessionState) -> None:
+        if state == "lost":
+            self._held.clear()
+        if state == "connected":
+            self._sweep_soon()
+            unwatched, self._unwatched = self._unwatched, {}
+            for lease in unwatched.values():
+                self._recheck(lease)
+
+    def _sweep_soon(self) -> None:
+        if self._unwanted and (self._sweeping is None or self._sweeping.done()):
+            self._sweeping = asyncio.ensure_future(self._sweep_until_clean())
+            self._sweeping.add_done_callback(_report)
+
+    async def _sweep_until_clean(self) -> None:
+        for _ in range(SWEEP_TRIES_MAX):
+            if await self._sweep_pass() or self._session.state != "connected":
+                return  # without a connection, its return starts the next sweep
+            await asyncio.sleep(SWEEP_RETRY_S)
+
+    async def _sweep(self) -> None:
+        """Remove our nodes that nobody wants: those that can be now, the others in the background."""
+        try:
+            await self._sweep_pass()
+        finally:
+            self._sweep_soon()
+
+    async def _sweep_pass(self) -> bool:
+        while self._unwanted:
+            (folder, node_id), epoch = next(iter(self._unwanted.items()))
+            if epoch == self._session.epoch:  # else they went with their session
+                try:
+                    await self._remove(folder, node_id)
+                except FirnError as error:
+                    _log.warning("lease.not-removed-yet", folder=folder, error=str(error))
+                    return False
+            self._unwanted.pop((folder, node_id), None)
+        return True
+
+    async def _remove(self, folder: str, node_id: str) -> None:
+        try:
+            names = await self._session.children(folder)
+        except NotFound:
+            return
+        for name in names:
+            if name.startswith(f"{node_id}-"):
+                try:
+                    await self._session.delete(f"{folder}/{name}")
+                except NotFound:
+                    continue
+
+
+def _in_turn(names: list[str]) -> list[str]:
+    """The queue in order: by the server's sequence number, the last ten digits. What is no queue node is left out."""
+    return sorted((name for name in names if name[-10:].isdigit()), key=lambda name: name[-10:])
+
+
+def _report(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _log.error("lease.background", error=repr(error))

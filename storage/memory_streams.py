@@ -1,0 +1,355 @@
+"""The intent streams' in-memory twin, with hooks to lose what Redis can lose.
+
+One `MemoryRedis` is the server; every daemon and writer has its own `MemoryStreams` on it. Waiting is done with the
+event loop's clock; entry ids and idle times come from `now_ms`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from typing import Literal, TypeVar
+
+import msgspec
+
+from firn.model.errors import Unavailable, UnknownOutcome
+from firn.storage.intent_streams import (
+    DEAD_LETTER_FIELD,
+    DEAD_LETTERS_LENGTH_MAX,
+    EVENT_FIELD,
+    EVENTS_LENGTH_MAX,
+    FIRST_ID,
+    INTENT_FIELD,
+    OUTCOME_FIELD,
+    PAYLOAD_BYTES_MAX,
+    REPLY_LENGTH_MAX,
+    Entry,
+    Message,
+    Settlement,
+    ShardLag,
+    StreamNames,
+    check_payload,
+    entry_of,
+)
+
+_Result = TypeVar("_Result")
+
+Drop = Literal["before", "after"]
+Id = tuple[int, int]
+
+_POLL_S = 0.001  # how long a waiting reader sleeps when nobody wakes it
+
+
+def _wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class _Pending(msgspec.Struct):
+    consumer: str
+    since_ms: int
+    deliveries: int
+
+
+class _Group(msgspec.Struct):
+    last: Id = (0, 0)
+    pending: dict[Id, _Pending] = {}
+
+
+class _Stream(msgspec.Struct):
+    entries: dict[Id, dict[bytes, bytes]] = {}
+    last: Id = (0, 0)
+    added: int = 0
+    group: _Group | None = None
+
+
+class MemoryRedis:
+    """The server: streams and keys, and the ways to lose them."""
+
+    def __init__(self, *, now_ms: Callable[[], int] = _wall_clock_ms) -> None:
+        self.now_ms = now_ms
+        self.streams: dict[str, _Stream] = {}
+        self.keys: dict[str, tuple[bytes, int | None]] = {}  # value, and when it expires
+        self.down = False
+        self._epochs = 0
+
+    def connect(self, *, names: StreamNames | None = None, payload_bytes_max: int = PAYLOAD_BYTES_MAX) -> MemoryStreams:
+        """A client."""
+        return MemoryStreams(self, names=names or StreamNames(), payload_bytes_max=payload_bytes_max)
+
+    # Faults ----------------------------------------------------------------------------------------------------------
+
+    def flush_all(self) -> None:
+        """Lose everything, as FLUSHALL or a disk does."""
+        self.streams.clear()
+        self.keys.clear()
+
+    def lose_tail(self, stream: str, count: int) -> None:
+        """Lose the last `count` entries of a stream and set its last id back, as a torn append-only file does."""
+        found = self.streams[stream]
+        for entry_id in sorted(found.entries)[-count:]:
+            del found.entries[entry_id]
+            if found.group is not None:
+                found.group.pending.pop(entry_id, None)
+        found.last = max(found.entries, default=(0, 0))
+        if found.group is not None:
+            found.group.last = min(found.group.last, found.last)
+
+    def lose_groups(self) -> None:
+        """Lose every consumer group and keep the entries."""
+        for stream in self.streams.values():
+            stream.group = None
+
+    def delete_entry(self, stream: str, entry_id: str) -> None:
+        """Delete an entry, pending or not, as XDEL and MAXLEN do."""
+        self.streams[stream].entries.pop(_parsed(entry_id), None)
+
+    # Commands --------------------------------------------------------------------------------------------------------
+
+    def add(self, stream: str, fields: dict[bytes, bytes], *, length_max: int | None = None) -> str:
+        """XADD."""
+        found = self.streams.setdefault(stream, _Stream())
+        entry_id = max((self.now_ms(), 0), (found.last[0], found.last[1] + 1))
+        found.entries[entry_id] = fields
+        found.last = entry_id
+        found.added += 1
+        if length_max is not None:
+            for old in sorted(found.entries)[:-length_max]:
+                del found.entries[old]
+        return _text(entry_id)
+
+    def after(self, stream: str, after: str, *, count: int, field: str) -> list[Message]:
+        """XREAD of streams with one field."""
+        found = self.streams.get(stream)
+        if found is None:
+            return []
+        start = _parsed(after)
+        ids = sorted(entry_id for entry_id in found.entries if entry_id > start)[:count]
+        return [Message(_text(entry_id), found.entries[entry_id].get(field.encode(), b"")) for entry_id in ids]
+
+    def get(self, key: str) -> bytes | None:
+        """GET."""
+        value, expires_ms = self.keys.get(key, (None, None))
+        if expires_ms is not None and expires_ms <= self.now_ms():
+            del self.keys[key]
+            return None
+        return value
+
+    def new_epoch(self) -> bytes:
+        """A value that no earlier epoch had."""
+        self._epochs += 1
+        return f"epoch-{self._epochs}".encode()
+
+
+class MemoryStreams:
+    """An `IntentStreams` on a `MemoryRedis`."""
+
+    def __init__(self, server: MemoryRedis, *, names: StreamNames, payload_bytes_max: int) -> None:
+        self._server = server
+        self._names = names
+        self._payload_bytes_max = payload_bytes_max
+        self._groups_created = 0
+        self._entries_lost = 0
+        self._drops: list[Drop] = []
+
+    def drop_next_write(self, when: Drop) -> None:
+        """Lose the reply of the next write, ``before`` it takes effect or ``after``."""
+        self._drops.append(when)
+
+    @property
+    def names(self) -> StreamNames:
+        return self._names
+
+    @property
+    def groups_created(self) -> int:
+        return self._groups_created
+
+    @property
+    def entries_lost(self) -> int:
+        return self._entries_lost
+
+    async def submit(self, shard: int, payload: bytes) -> str:
+        check_payload(payload, bytes_max=self._payload_bytes_max)
+        stream = self._names.intents(shard)
+        return await self._write(lambda: self._server.add(stream, {INTENT_FIELD.encode(): payload}))
+
+    async def submit_fields(self, shard: int, fields: dict[bytes, bytes]) -> str:
+        """Add an entry that no client of ours would (tests of what daemons do with it)."""
+        return await self._write(lambda: self._server.add(self._names.intents(shard), fields))
+
+    async def take(self, shards: Sequence[int], *, consumer: str, count: int, block_ms: int) -> list[Entry]:
+        deadline = asyncio.get_running_loop().time() + block_ms / 1000
+        while True:
+            await self._turn()
+            taken = [entry for shard in shards for entry in self._take_new(shard, consumer=consumer, count=count)]
+            if taken or asyncio.get_running_loop().time() >= deadline:
+                return taken
+            await asyncio.sleep(_POLL_S)
+
+    async def reclaim(self, shard: int, *, consumer: str, min_idle_ms: int, count: int) -> list[Entry]:
+        await self._turn()
+        stream, group = self._group(shard)
+        now_ms = self._server.now_ms()
+        claimed: list[Entry] = []
+        for entry_id, pending in sorted(group.pending.items()):
+            if now_ms - pending.since_ms < min_idle_ms:
+                continue
+            if entry_id not in stream.entries:
+                del group.pending[entry_id]
+                self._entries_lost += 1
+                continue
+            if len(claimed) == count:
+                break
+            pending.consumer, pending.since_ms, pending.deliveries = consumer, now_ms, pending.deliveries + 1
+            claimed.append(entry_of(shard, _text(entry_id), stream.entries[entry_id], deliveries=pending.deliveries))
+        return claimed
+
+    async def settle(self, batch: Sequence[Settlement]) -> None:
+        def effect() -> None:
+            for settlement in batch:
+                self._settle(settlement)
+
+        await self._write(effect)
+
+    async def publish(self, events: Sequence[bytes]) -> None:
+        def effect() -> None:
+            for event in events:
+                self._tell(event)
+
+        await self._write(effect)
+
+    async def outcome(self, intent_id: str) -> bytes | None:
+        await self._turn()
+        return self._server.get(self._names.outcome(intent_id))
+
+    async def replies(self, stream: str, *, after: str = FIRST_ID, block_ms: int, count: int = 100) -> list[Message]:
+        return await self._read(stream, OUTCOME_FIELD, after=after, block_ms=block_ms, count=count)
+
+    async def events(self, *, after: str = FIRST_ID, block_ms: int, count: int = 100) -> list[Message]:
+        return await self._read(self._names.events, EVENT_FIELD, after=after, block_ms=block_ms, count=count)
+
+    async def dead_letters(self, *, after: str = FIRST_ID, count: int = 100) -> list[Message]:
+        return await self._read(self._names.dead_letters, DEAD_LETTER_FIELD, after=after, block_ms=0, count=count)
+
+    async def trim(self, shard: int) -> int:
+        await self._turn()
+        stream = self._server.streams.get(self._names.intents(shard))
+        if stream is None or stream.group is None:
+            return 0
+        group = stream.group
+        keep_from = min([(group.last[0], group.last[1] + 1), *group.pending])
+        settled = [entry_id for entry_id in stream.entries if entry_id < keep_from]
+        for entry_id in settled:
+            del stream.entries[entry_id]
+        return len(settled)
+
+    async def lag(self, shard: int) -> ShardLag:
+        await self._turn()
+        stream, group = self._group(shard)
+        undelivered = [entry_id for entry_id in stream.entries if entry_id > group.last]
+        oldest = min([*undelivered, *group.pending], default=None)
+        return ShardLag(
+            length=len(stream.entries),
+            undelivered=len(undelivered),
+            pending=len(group.pending),
+            entries_added=stream.added,
+            oldest_entry_ms=None if oldest is None else oldest[0],
+        )
+
+    async def move(self, entry: Entry, *, to_shard: int) -> str:
+        fields = entry.fields if entry.payload is None else {INTENT_FIELD.encode(): entry.payload}
+
+        def effect() -> str:
+            new_id = self._server.add(self._names.intents(to_shard), fields)
+            self._ack(entry.shard, entry.entry_id)
+            return new_id
+
+        return await self._write(effect)
+
+    async def epoch(self) -> str:
+        await self._turn()
+        if self._server.get(self._names.epoch) is None:
+            self._server.keys[self._names.epoch] = (self._server.new_epoch(), None)
+        return (self._server.get(self._names.epoch) or b"").decode()
+
+    async def persistence_warnings(self) -> list[str]:
+        await self._turn()
+        return []
+
+    async def close(self) -> None:
+        return
+
+    # ------------------------------------------------------------------------------------------------------------------
+
+    async def _turn(self) -> None:
+        await asyncio.sleep(0)
+        if self._server.down:
+            raise Unavailable("Redis is down")
+
+    async def _write(self, effect: Callable[[], _Result]) -> _Result:
+        await self._turn()
+        drop = self._drops.pop(0) if self._drops else None
+        if drop == "before":
+            raise UnknownOutcome("connection lost")
+        result = effect()
+        if drop == "after":
+            raise UnknownOutcome("connection lost")
+        return result
+
+    async def _read(self, stream: str, field: str, *, after: str, block_ms: int, count: int) -> list[Message]:
+        deadline = asyncio.get_running_loop().time() + block_ms / 1000
+        while True:
+            await self._turn()
+            found = self._server.after(stream, after, count=count, field=field)
+            if found or asyncio.get_running_loop().time() >= deadline:
+                return found
+            await asyncio.sleep(_POLL_S)
+
+    def _group(self, shard: int) -> tuple[_Stream, _Group]:
+        stream = self._server.streams.setdefault(self._names.intents(shard), _Stream())
+        if stream.group is None:
+            stream.group = _Group()
+            self._groups_created += 1
+        return stream, stream.group
+
+    def _take_new(self, shard: int, *, consumer: str, count: int) -> list[Entry]:
+        known = self._server.streams.get(self._names.intents(shard))
+        if known is None or known.group is None:
+            self._group(shard)
+            return []  # so that the caller sees `groups_created` before any entry
+        group = known.group
+        ids = sorted(entry_id for entry_id in known.entries if entry_id > group.last)[:count]
+        for entry_id in ids:
+            group.pending[entry_id] = _Pending(consumer=consumer, since_ms=self._server.now_ms(), deliveries=1)
+            group.last = entry_id
+        return [entry_of(shard, _text(entry_id), known.entries[entry_id], deliveries=1) for entry_id in ids]
+
+    def _settle(self, told: Settlement) -> None:
+        if told.intent_id is not None:
+            expires_ms = self._server.now_ms() + told.outcome_ttl_s * 1000
+            self._server.keys[self._names.outcome(told.intent_id)] = (told.outcome, expires_ms)
+        if told.reply_to is not None and self._names.is_reply(told.reply_to):
+            self._server.add(told.reply_to, {OUTCOME_FIELD.encode(): told.outcome}, length_max=REPLY_LENGTH_MAX)
+        if told.event is not None:
+            self._tell(told.event)
+        if told.dead_letter is not None:
+            fields = {DEAD_LETTER_FIELD.encode(): told.dead_letter}
+            self._server.add(self._names.dead_letters, fields, length_max=DEAD_LETTERS_LENGTH_MAX)
+        self._ack(told.shard, told.entry_id)
+
+    def _tell(self, event: bytes) -> None:
+        self._server.add(self._names.events, {EVENT_FIELD.encode(): event}, length_max=EVENTS_LENGTH_MAX)
+
+    def _ack(self, shard: int, entry_id: str) -> None:
+        stream = self._server.streams.get(self._names.intents(shard))
+        if stream is not None and stream.group is not None:
+            stream.group.pending.pop(_parsed(entry_id), None)
+
+
+def _parsed(entry_id: str) -> Id:
+    milliseconds, _, sequence = entry_id.partition("-")
+    return int(milliseconds), int(sequence or 0)
+
+
+def _text(entry_id: Id) -> str:
+    return f"{entry_id[0]}-{entry_id[1]}"

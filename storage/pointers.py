@@ -1,0 +1,239 @@
+"""The table pointer: which metadata file a table is, and the one operation that moves it.
+
+A pointer is one znode below ``/tables``. `Pointers.swap` is ZooKeeper's multi over the lock nodes and the pointers: it
+is the only thing in firn that decides whether a commit happened, and nothing reaches around it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, Literal
+
+import msgspec
+import structlog
+
+from firn.model.errors import CorruptFile, Fenced, InvalidInput, Misconfigured, NotFound, Unavailable, UnknownOutcome
+from firn.storage.leases import Lease
+from firn.storage.sessions import (
+    ZNODE_BYTES_MAX,
+    Check,
+    Create,
+    Delete,
+    MultiOp,
+    NodeStat,
+    OpFailed,
+    OpResult,
+    Session,
+    Set,
+    decode_name,
+    encode_name,
+)
+
+TABLES: Final = "/tables"
+
+SWAP_BYTES_MAX: Final = 512 * 1024
+"""All pointers of one swap together: a multi is one packet, and ZooKeeper's is 1 MiB."""
+
+_log: Any = structlog.get_logger(__name__)
+
+
+class Pointer(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
+    """Where a table or view is now.
+
+    `catalog` says who owns the truth: ``metastore`` is this pointer itself, ``file-system`` the newest
+    ``v<N>.metadata.json`` (then the pointer follows it). `journal_head` is the newest journal segment. `watermarks`
+    maps ``<stream epoch>/<shard>`` to the last stream entry that is decided. Members that this version does not know
+    are kept in `extra`.
+    """
+
+    table: str
+    kind: Literal["table", "view"] = "table"
+    catalog: Literal["metastore", "file-system"] = "metastore"
+    uuid: str
+    location: str
+    metadata_location: str
+    journal_head: str | None = None
+    watermarks: dict[str, str] = {}
+    extra: dict[str, Any] = {}
+
+
+class Versioned(msgspec.Struct, frozen=True):
+    """A pointer as read, with the znode version that a swap has to name."""
+
+    pointer: Pointer
+    version: int
+
+
+class PointerChange(msgspec.Struct, frozen=True, kw_only=True):
+    """One pointer's part in a swap.
+
+    `pointer` None removes it. `expected` is the version that was read; None means that there must be no pointer yet.
+    """
+
+    table: str
+    pointer: Pointer | None
+    expected: int | None
+
+
+class Won(msgspec.Struct, frozen=True):
+    """The swap happened; the new version of each pointer that was set (not of those removed)."""
+
+    versions: dict[str, int]
+
+
+class Lost(msgspec.Struct, frozen=True):
+    """The swap did not happen: the pointer of `tables` (the first that was seen) is not at the version expected."""
+
+    tables: tuple[str, ...]
+
+
+class FencedOut(msgspec.Struct, frozen=True):
+    """The swap did not happen and never will: a lease is gone."""
+
+
+class Unknown(msgspec.Struct, frozen=True):
+    """The swap went out and no answer came. Delete nothing, repeat nothing: read the pointer and compare."""
+
+    reason: str
+
+
+SwapOutcome = Won | Lost | FencedOut | Unknown
+
+
+class Pointers:
+    """The pointers of all tables, through one session."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    async def read(self, table: str) -> Versioned:
+        """The pointer, at least as new as this call: what a decision may rest on. `NotFound`; `CorruptFile`."""
+        return _decoded(table, *await self._session.sync_get(_path(table)))
+
+    async def read_cached(self, table: str) -> Versioned:
+        """The pointer as the connected server has it, which may be behind. `NotFound`; `CorruptFile`."""
+        return _decoded(table, *await self._session.get(_path(table)))
+
+    async def list(self) -> list[str]:
+        """The names of all tables and views, sorted."""
+        try:
+            encoded = await self._session.children(TABLES)
+        except NotFound:
+            return []
+        names = []
+        for name in encoded:
+            try:
+                names.append(decode_name(name))
+            except InvalidInput as error:
+                _log.warning("pointer.foreign-node", node=name, error=str(error))
+        return sorted(names)
+
+    async def swap(self, changes: Sequence[PointerChange], *, leases: Sequence[Lease]) -> SwapOutcome:
+        """Apply all of `changes` if every lease still stands and every pointer is where it was expected; else none.
+
+        Sent once, never repeated. Raises `Unavailable` when nothing was sent (the session is suspended), and
+        `InvalidInput` for changes that contradict one another or do not fit.
+        """
+        _check_changes(changes)
+        ops = [*(Check(lease.path) for lease in leases), *(_op(change) for change in changes)]
+        if any(lease.session_epoch != self._session.epoch for lease in leases):
+            return FencedOut()
+        if any(change.expected is None for change in changes):
+            await self._session.ensure_path(TABLES)
+        try:
+            results = await self._session.multi(ops)
+        except UnknownOutcome as error:
+            return Unknown(str(error))
+        except Fenced as error:
+            # "Session expired" may be the answer to a request that was applied just before the session was.
+            return Unknown(f"the session ended during the swap: {error}")
+        return _outcome(changes, results, lease_count=len(leases))
+
+
+def pointer_to_json(pointer: Pointer) -> bytes:
+    """The znode's payload."""
+    members = msgspec.to_builtins(pointer)
+    extra = members.pop("extra")
+    data = msgspec.json.encode({**extra, **members})
+    if len(data) > ZNODE_BYTES_MAX:
+        raise InvalidInput(f"the pointer has {len(data)} bytes, more than {ZNODE_BYTES_MAX}", where=pointer.table)
+    return data
+
+
+def pointer_from_json(data: bytes, *, where: str = "pointer") -> Pointer:
+    """Read a znode's payload; `CorruptFile` naming `where` when it is none."""
+    try:
+        members = msgspec.json.decode(data)
+        if not isinstance(members, dict):
+            raise CorruptFile(where, "the pointer is not a JSON object")
+        known = set(Pointer.__struct_encode_fields__) - {"extra"}
+        extra = {name: value for name, value in members.items() if name not in known}
+        own = {name: value for name, value in members.items() if name in known}
+        return msgspec.convert({**own, "extra": extra}, Pointer)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise CorruptFile(where, f"the pointer does not decode: {error}") from error
+
+
+def _path(table: str) -> str:
+    return f"{TABLES}/{encode_name(table)}"
+
+
+def _decoded(table: str, data: bytes, stat: NodeStat) -> Versioned:
+    pointer = pointer_from_json(data, where=_path(table))
+    if pointer.table != table:
+        raise CorruptFile(_path(table), f"holds the pointer of {pointer.table!r}")
+    return Versioned(pointer, stat.version)
+
+
+def _check_changes(changes: Sequence[PointerChange]) -> None:
+    if not changes:
+        raise InvalidInput("a swap needs at least one change")
+    if len({change.table for change in changes}) != len(changes):
+        raise InvalidInput("a swap names a table twice")
+    if sum(len(pointer_to_json(change.pointer)) for change in changes if change.pointer) > SWAP_BYTES_MAX:
+        raise InvalidInput(f"the swap's pointers have more than {SWAP_BYTES_MAX} bytes together")
+    for change in changes:
+        if change.pointer is None and change.expected is None:
+            raise InvalidInput("neither sets nor removes anything", where=change.table)
+        if change.pointer is not None and change.pointer.table != change.table:
+            raise InvalidInput(f"carries the pointer of {change.pointer.table!r}", where=change.table)
+
+
+def _op(change: PointerChange) -> MultiOp:
+    path = _path(change.table)
+    if change.pointer is None:
+        assert change.expected is not None
+        return Delete(path, change.expected)
+    data = pointer_to_json(change.pointer)
+    return Create(path, data) if change.expected is None else Set(path, data, change.expected)
+
+
+def _outcome(changes: Sequence[PointerChange], results: list[OpResult], *, lease_count: int) -> SwapOutcome:
+    if len(results) != lease_count + len(changes):
+        return Unknown(f"{len(results)} results for {lease_count + len(changes)} operations")
+    failed = [
+        (index, result)
+        for index, result in enumerate(results)
+        if isinstance(result, OpFailed) and result.reason != "rolled-back"
+    ]
+    if not failed and any(isinstance(result, OpFailed) for result in results):
+        raise Unavailable("ZooKeeper rolled the swap back and gave no reason")
+    if any(index < lease_count and result.reason in ("no-node", "bad-version") for index, result in failed):
+        return FencedOut()
+    moved = tuple(
+        changes[index - lease_count].table
+        for index, result in failed
+        if index >= lease_count and result.reason in ("no-node", "node-exists", "bad-version")
+    )
+    if moved:
+        return Lost(moved)
+    for _, result in failed:
+        if result.reason == "no-auth":
+            raise Misconfigured("ZooKeeper's ACL does not let this daemon move pointers: check the credentials")
+        raise Unavailable(f"ZooKeeper refused the swap: {result.reason} {result.detail}")
+    stats = zip(changes, results[lease_count:], strict=True)
+    return Won({change.table: _new_version(result) for change, result in stats if change.pointer is not None})
+
+
+def _new_version(result: OpResult) -> int:
+    return result.version if isinstance(result, NodeStat) else 0  # a created node starts at 0
