@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from firn.model.errors import InvalidInput, InvalidSchema
+from firn.model.name_mapping import MappedField, NameMapping, name_mapping_of
 from firn.model.schema import Schema
 from firn.model.types import (
     TYPE_DEPTH_MAX,
@@ -33,6 +34,8 @@ COLUMNS_MAX: Final = 100_000
 """Most columns, nested ones included, of one file."""
 
 Kind = Literal["struct", "list", "map", "leaf"]
+
+_UNMAPPED: Final = MappedField(names=())
 
 
 class FileField(msgspec.Struct, frozen=True, kw_only=True):
@@ -157,33 +160,34 @@ def _children(type: pa.DataType) -> tuple[Kind, Sequence[pa.Field]]:
 
 
 def with_field_ids(
-    fields: tuple[FileField, ...], *, schema: Schema, name_mapping: Mapping[str, int] | None = None
+    fields: tuple[FileField, ...], *, schema: Schema, name_mapping: NameMapping | None = None
 ) -> tuple[FileField, ...]:
     """The fields with an id each where one is known.
 
-    Ids in the file win, even if only one field has one; without any, `name_mapping` (full dotted name, with
-    ``element``, ``key`` and ``value`` for the insides of lists and maps, to field id) or the names in `schema` give
+    Ids in the file win, even if only one field has one; without any, `name_mapping` or the names in `schema` give
     them.
     """
     if any(one.field_id is not None for field in fields for one in field.walk()):
         return fields
-    ids = schema.ids_by_name if name_mapping is None else name_mapping
-    return tuple(_named(field, path=field.name, ids=ids) for field in fields)
+    mapping = name_mapping_of(schema) if name_mapping is None else name_mapping
+    return _named(fields, [field.name for field in fields], mapping.fields)
 
 
-def _named(field: FileField, *, path: str, ids: Mapping[str, int]) -> FileField:
-    names = {"list": ("element",), "map": ("key", "value")}.get(field.kind) or [child.name for child in field.children]
-    return msgspec.structs.replace(
-        field,
-        field_id=ids.get(path),
-        children=tuple(
-            _named(child, path=f"{path}.{name}", ids=ids) for child, name in zip(field.children, names, strict=True)
-        ),
-    )
+def _named(
+    fields: tuple[FileField, ...], names: Sequence[str], mapped: tuple[MappedField, ...]
+) -> tuple[FileField, ...]:
+    by_name = {name: one for one in mapped for name in one.names}
+    out = []
+    for field, name in zip(fields, names, strict=True):
+        match = by_name.get(name, _UNMAPPED)
+        inner = {"list": ("element",), "map": ("key", "value")}.get(field.kind)
+        children = _named(field.children, inner or [child.name for child in field.children], match.fields)
+        out.append(msgspec.structs.replace(field, field_id=match.field_id, children=children))
+    return tuple(out)
 
 
 def file_columns(
-    metadata: pq.FileMetaData, *, schema: Schema, location: str, name_mapping: Mapping[str, int] | None = None
+    metadata: pq.FileMetaData, *, schema: Schema, location: str, name_mapping: NameMapping | None = None
 ) -> list[FileColumn]:
     """The columns of a Parquet file that hold fields of `schema`, in the file's order.
 

@@ -14,6 +14,7 @@ from firn.model.bounds import truncate_lower, truncate_upper
 from firn.model.datafile import DataFile
 from firn.model.errors import CorruptFile, InvalidInput, InvalidSchema
 from firn.model.metrics_modes import MetricsMode, MetricsModes, metrics_modes
+from firn.model.name_mapping import NameMapping
 from firn.model.partitioning import PartitionField, PartitionSpec
 from firn.model.schema import Schema
 from firn.model.transforms import UnknownTransform, Void
@@ -53,7 +54,7 @@ def parquet_data_file(  # noqa: PLR0913 - one argument for each thing that a foo
     properties: Mapping[str, str] | None = None,
     nan_counts: Mapping[int, int] | None = None,
     modes: MetricsModes | None = None,
-    name_mapping: Mapping[str, int] | None = None,
+    name_mapping: NameMapping | None = None,
 ) -> DataFile:
     """The manifest entry of a data file with this footer.
 
@@ -110,7 +111,7 @@ def _encoded(bounds: dict[int, tuple[Type, Any]]) -> dict[int, bytes]:
 
 
 def column_metrics(
-    metadata: pq.FileMetaData, *, schema: Schema, location: str, name_mapping: Mapping[str, int] | None = None
+    metadata: pq.FileMetaData, *, schema: Schema, location: str, name_mapping: NameMapping | None = None
 ) -> dict[int, ColumnMetrics]:
     """Metrics by field id of all columns that hold fields of `schema`; InvalidSchema for one that cannot."""
     if metadata.num_row_groups > ROW_GROUPS_MAX:
@@ -268,7 +269,7 @@ def _unproven(field: PartitionField, reason: str, location: str) -> InvalidInput
 
 
 def count_nans(
-    source: pq.ParquetFile, *, schema: Schema, location: str, name_mapping: Mapping[str, int] | None = None
+    source: pq.ParquetFile, *, schema: Schema, location: str, name_mapping: NameMapping | None = None
 ) -> dict[int, int]:
     """NaN values by field id of the float columns outside lists and maps, by reading those columns.
 

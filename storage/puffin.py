@@ -28,6 +28,7 @@ from firn.model.puffin import (
     puffin_metadata_from_json,
     puffin_metadata_to_json,
 )
+from firn.model.reserved import POS_ID
 
 MAGIC: Final = b"PFA1"
 
@@ -39,9 +40,6 @@ FOOTER_PAYLOAD_BYTES_MAX: Final = 64 * 1024 * 1024
 
 BLOB_BYTES_MAX: Final = 1024 * 1024 * 1024
 """Largest blob, in bytes once decompressed, that is read or written."""
-
-ROW_POSITION_ID: Final = 2147483645
-"""Reserved id of the row-position column, which deletion vectors name as their field."""
 
 _FLAG_PAYLOAD_COMPRESSED: Final = 0x01
 _TAIL: Final = Struct("<iI4s")
@@ -64,7 +62,7 @@ def deletion_vector_blob(vector: DeletionVector, *, data_file: str) -> Blob:
     """The blob that holds `vector` for the data file at location `data_file`."""
     return Blob(
         type=DELETION_VECTOR,
-        fields=(ROW_POSITION_ID,),
+        fields=(POS_ID,),
         data=vector.to_blob(),
         snapshot_id=NOT_KNOWN,
         sequence_number=NOT_KNOWN,

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from firn.model.errors import InvalidInput, InvalidSchema
+from firn.model.name_mapping import MappedField, NameMapping
 from firn.model.partitioning import PartitionField, PartitionSpec
 from firn.model.schema import Schema
 from firn.model.types import (
@@ -176,7 +177,11 @@ def test_field_ids_in_the_file_win_over_names():
 def test_a_name_mapping_names_columns_of_a_file_without_ids():
     table = pa.table({"old": [1], "s": [{"x": 2}]})
     schema = schema_of(field(1, "new", LONG), field(2, "s", StructType((field(3, "y", LONG),))))
-    entry = data_file(table, schema, name_mapping={"old": 1, "s": 2, "s.x": 3})
+    inner = MappedField(names=("x", "xx"), field_id=3)
+    mapping = NameMapping(
+        (MappedField(names=("old",), field_id=1), MappedField(names=("s",), field_id=2, fields=(inner,)))
+    )
+    entry = data_file(table, schema, name_mapping=mapping)
     assert entry.value_counts == {1: 1, 3: 1}
 
 
