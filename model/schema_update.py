@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from firn.model.errors import InvalidSchema
+from firn.model.errors import InvalidInput, InvalidSchema
 from firn.model.field_ids import rekeyed, with_ids
 from firn.model.promotion import promote_value, refusal, transforms_that_block
 from firn.model.schema import Schema
@@ -237,7 +237,10 @@ class _Draft:
         """The internal value of a default in JSON, whose struct fields are named by the ids in `given`."""
         if self.format_version < 3:
             raise InvalidSchema(f"a default of {name} needs format version 3, the table has {self.format_version}")
-        value = rekeyed(value_from_json(given, default, where=f"default of {name}"), old=given, new=field.type)
+        try:
+            value = rekeyed(value_from_json(given, default, where="default"), old=given, new=field.type)
+        except InvalidInput as exc:
+            raise InvalidSchema(f"default of {name}: {exc.message}") from None
         check_default(field, value, name=name, kind="default")
         return value
 

@@ -43,6 +43,7 @@ from firn.model.types import (
     FLOAT,
     INT,
     LONG,
+    TIME,
     TIMESTAMP,
     TIMESTAMP_NS,
     TIMESTAMPTZ,
@@ -68,7 +69,7 @@ _DATE_SOURCE_UNITS: Final = {"timestamp": DAY_MICROS, "timestamp_ns": DAY_MICROS
 
 _PLAIN: Final[Mapping[Type, struct.Struct]] = {
     **dict.fromkeys((INT, DATE), struct.Struct("<i")),
-    **dict.fromkeys((LONG, TIMESTAMP, TIMESTAMPTZ, TIMESTAMP_NS, TIMESTAMPTZ_NS), struct.Struct("<q")),
+    **dict.fromkeys((LONG, TIME, TIMESTAMP, TIMESTAMPTZ, TIMESTAMP_NS, TIMESTAMPTZ_NS), struct.Struct("<q")),
     FLOAT: struct.Struct("<f"),
     DOUBLE: struct.Struct("<d"),
 }
@@ -123,6 +124,7 @@ def from_bytes(type: Type, data: bytes, *, where: str = "value") -> Any:
     """The value of a binary single-value form, which may have been written before `type` was promoted to.
 
     4 bytes are an int in a long column, a float in a double column and a date in a timestamp column without zone.
+    A time beyond the end of the day is read as it is: others have written such bounds.
     Raises InvalidInput when the bytes cannot be such a value, Unsupported for types without a binary form.
     """
     plain = _PLAIN.get(type)
