@@ -42,7 +42,8 @@ class Pointer(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
 
     `catalog` says who owns the truth: ``metastore`` is this pointer itself, ``file-system`` the newest
     ``v<N>.metadata.json`` (then the pointer follows it). `journal_head` is the newest journal segment. `watermarks`
-    maps ``<stream epoch>/<shard>`` to the last stream entry that is decided. Members that this version does not know
+    maps ``<stream epoch>/<shard>`` to the last stream entry that is decided. A `dropped` table's pointer stays, so that
+    its journal does: what was committed to it is still answered. Members that this version does not know
     are kept in `extra`.
     """
 
@@ -54,6 +55,7 @@ class Pointer(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     metadata_location: str
     journal_head: str | None = None
     watermarks: dict[str, str] = {}
+    dropped: bool = False
     extra: dict[str, Any] = {}
 
 

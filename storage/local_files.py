@@ -1,0 +1,282 @@
+"""Files on a local or mounted POSIX file system.
+
+A new file is written under a hidden name in its folder, synced, and then linked to its own name: `link` fails when the
+name is taken, where `rename` would overwrite, and nobody ever sees half a file. The folder is synced last.
+"""
+
+# Flags, descriptors and link counts are the point here; pathlib hides them.
+# ruff: noqa: PTH102, PTH105, PTH108, PTH112, PTH116, PTH120
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, NoReturn, Self
+
+from firn.model.errors import (
+    AlreadyExists,
+    CorruptFile,
+    InvalidInput,
+    Misconfigured,
+    NotFound,
+    Unavailable,
+    UnknownOutcome,
+)
+from firn.storage.files import FileInfo, check_range, too_large
+from firn.storage.locations import FILE_SCHEME, normalize, scheme_of
+
+TEMPORARY_PREFIX: Final = ".firn-"
+"""Hidden files with this prefix are of writes that were interrupted; an orphan sweep may take them."""
+
+PARALLEL_WRITES: Final = 8
+
+_NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV})
+_BAD_NAMES = frozenset(
+    {errno.ENAMETOOLONG, errno.EINVAL, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EILSEQ, errno.ENXIO}
+)
+
+
+class LocalFiles:
+    """The `FileStore` of plain absolute paths and ``file:`` URIs.
+
+    `fsync` is what makes data durable; tests replace it to see a disk fail.
+    """
+
+    def __init__(self, *, fsync: Callable[[int], None] = os.fsync) -> None:
+        self._fsync = fsync
+        self._pool = ThreadPoolExecutor(PARALLEL_WRITES, thread_name_prefix="firn-files")
+
+    def read(self, location: str, *, bytes_max: int) -> bytes:
+        with _Regular(location) as file:
+            if file.size > bytes_max:
+                raise too_large(location, size=file.size, bytes_max=bytes_max)
+            return file.read(offset=0, length=file.size)
+
+    def read_range(self, location: str, *, offset: int, length: int) -> bytes:
+        check_range(location, offset=offset, length=length)
+        with _Regular(location) as file:
+            if offset + length > file.size:
+                raise CorruptFile(location, f"has {file.size} bytes, and {offset + length} were expected")
+            return file.read(offset=offset, length=length)
+
+    def create(self, location: str, data: bytes) -> None:
+        path = _path(location)
+        self._link_new(location, path, data)
+        self._sync_folder(location, os.path.dirname(path))
+
+    def create_all(self, files: Sequence[tuple[str, bytes]]) -> None:
+        if len(files) == 1:
+            self.create(*files[0])
+            return
+        paths = [_path(location) for location, _ in files]
+        _first_error(
+            self._pool.submit(self._link_new, location, path, data).exception
+            for (location, data), path in zip(files, paths, strict=True)
+        )
+        folders = {os.path.dirname(path): location for (location, _), path in zip(files, paths, strict=True)}
+        _first_error(
+            self._pool.submit(self._sync_folder, location, folder).exception for folder, location in folders.items()
+        )
+
+    def replace(self, location: str, data: bytes) -> None:
+        path = _path(location)
+        temporary = self._write_temporary(location, path, data)
+        try:
+            os.replace(temporary, path)
+        except OSError as error:
+            _discard(temporary)
+            _raise(location, error)
+        self._sync_folder(location, os.path.dirname(path))
+
+    def size(self, location: str) -> int:
+        with _Regular(location) as file:
+            return file.size
+
+    def list(self, prefix: str) -> Iterator[FileInfo]:
+        root = _path(prefix)
+        given = prefix.rstrip("/")
+        folders = [root]
+        while folders:
+            folder = folders.pop()
+            for name, found in _scanned(prefix, folder):
+                path = f"{folder.rstrip('/')}/{name}"
+                if stat.S_ISDIR(found.st_mode):
+                    folders.append(path)
+                elif stat.S_ISREG(found.st_mode):
+                    location = given + path[len(root.rstrip("/")) :]
+                    yield FileInfo(location=location, size=found.st_size, modified_ms=found.st_mtime_ns // 1_000_000)
+
+    def delete(self, location: str) -> None:
+        try:
+            os.unlink(_path(location))
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            _raise(location, error)
+
+    def close(self) -> None:
+        """Stop the writing threads."""
+        self._pool.shutdown()
+
+    def _link_new(self, location: str, path: str, data: bytes) -> None:
+        temporary = self._write_temporary(location, path, data)
+        try:
+            os.link(temporary, path, follow_symlinks=False)
+        except FileExistsError as error:
+            # Over NFS a repeated request is told "exists" of the link that it made itself: two names say it was ours.
+            if os.stat(temporary, follow_symlinks=False).st_nlink != 2:
+                raise AlreadyExists(location) from error
+        except OSError as error:
+            if error.errno in _NO_LINKS:
+                raise Misconfigured(
+                    f"{location}: this file system has no hard links, without which two writers overwrite each other"
+                ) from error
+            _raise(location, error)
+        finally:
+            _discard(temporary)
+
+    def _write_temporary(self, location: str, path: str, data: bytes) -> str:
+        """Write and sync `data` under a hidden name beside `path`; its name. After any error nothing is left."""
+        folder = os.path.dirname(path)
+        temporary = f"{folder}/{TEMPORARY_PREFIX}{uuid.uuid4().hex}.tmp"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+        try:
+            try:
+                descriptor = os.open(temporary, flags, 0o666)
+            except FileNotFoundError:
+                self._make_folder(folder)
+                descriptor = os.open(temporary, flags, 0o666)
+        except OSError as error:
+            _raise(location, error)
+        try:
+            with os.fdopen(descriptor, "wb", buffering=0) as file:
+                view = memoryview(data)
+                while view:
+                    view = view[file.write(view) :]
+                self._fsync(file.fileno())
+        except OSError as error:
+            # The kernel may have dropped the dirty pages with the error: a second fsync would lie. The file is void.
+            _discard(temporary)
+            _raise(location, error)
+        except BaseException:
+            _discard(temporary)
+            raise
+        return temporary
+
+    def _make_folder(self, folder: str) -> None:
+        """Make a folder and those above it, each durable in the one above it."""
+        missing = []
+        while not os.path.isdir(folder):
+            missing.append(folder)
+            folder = os.path.dirname(folder)
+        for path in reversed(missing):
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(path)
+            self._sync_path(os.path.dirname(path))
+
+    def _sync_folder(self, location: str, folder: str) -> None:
+        try:
+            self._sync_path(folder)
+        except OSError as error:
+            # The file has its name already and somebody may have read it; whether it survives a crash, nobody knows.
+            raise UnknownOutcome(f"{location}: its folder could not be synced: {error.strerror}") from error
+
+    def _sync_path(self, folder: str) -> None:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            self._fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+class _Regular:
+    """A regular file, open for reading."""
+
+    def __init__(self, location: str) -> None:
+        self._location = location
+        # NONBLOCK: opening a FIFO must not wait for a writer. NOFOLLOW: a link may point anywhere.
+        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+        try:
+            self._descriptor = os.open(_path(location), flags)
+        except OSError as error:
+            _raise(location, error)
+        found = os.fstat(self._descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            os.close(self._descriptor)
+            raise InvalidInput("is not a regular file", where=location)
+        self.size = found.st_size
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._descriptor)
+
+    def read(self, *, offset: int, length: int) -> bytes:
+        parts = []
+        left = length
+        while left:
+            try:
+                part = os.pread(self._descriptor, left, offset + length - left)
+            except OSError as error:
+                _raise(self._location, error)
+            if not part:
+                raise CorruptFile(self._location, f"ended {left} bytes before the size it has")
+            parts.append(part)
+            left -= len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _path(location: str) -> str:
+    if scheme_of(location) != FILE_SCHEME:
+        raise InvalidInput("is not a local path", where=location)
+    return normalize(location)
+
+
+def _scanned(prefix: str, folder: str) -> list[tuple[str, os.stat_result]]:
+    """A folder's entries with their stats, sorted by name; links are not followed."""
+    found = []
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                try:
+                    found.append((entry.name, entry.stat(follow_symlinks=False)))
+                except FileNotFoundError:  # removed since
+                    continue
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        _raise(prefix, error)
+    return sorted(found, key=lambda item: item[0])
+
+
+def _first_error(waits: Iterable[Callable[[], BaseException | None]]) -> None:
+    """Wait for all, then raise the first error by the order of submission."""
+    for error in [wait() for wait in list(waits)]:
+        if error is not None:
+            raise error
+
+
+def _discard(temporary: str) -> None:
+    """Remove a temporary file as well as can be; the sweep finds what stays."""
+    try:
+        os.unlink(temporary)
+    except OSError:
+        return
+
+
+def _raise(location: str, error: OSError) -> NoReturn:
+    """An operating system's error as one of ours."""
+    reason = error.strerror or str(error)
+    if isinstance(error, FileNotFoundError):
+        raise NotFound(location) from error
+    if error.errno == errno.ELOOP:
+        raise InvalidInput("is a symbolic link", where=location) from error
+    if error.errno in _BAD_NAMES:
+        raise InvalidInput(reason, where=location) from error
+    raise Unavailable(f"{location}: {reason}") from error
