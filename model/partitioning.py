@@ -8,7 +8,19 @@ from typing import Any, Final
 import msgspec
 
 from firn.model.errors import InvalidInput, InvalidMetadata, Unsupported
-from firn.model.json_members import as_object, describe, extra_of, int_of, int_or_none, join, list_of, str_of
+from firn.model.json_members import (
+    INT_MAX,
+    INT_MIN,
+    as_object,
+    describe,
+    extra_of,
+    int_of,
+    int_or_none,
+    join,
+    list_of,
+    longs_of,
+    str_of,
+)
 from firn.model.schema import Schema
 from firn.model.transforms import (
     Identity,
@@ -304,10 +316,11 @@ def source_ids_from_json(members: dict[str, Any], *, where: str) -> tuple[int, .
     if members.get("source-ids") is None:
         return (int_of(members, "source-id", where=where) if source_id is None else source_id,)
     path = join(where, "source-ids")
-    listed = list_of(members, "source-ids", where=where)
-    if not 1 <= len(listed) <= SOURCE_IDS_MAX:
-        raise InvalidMetadata(f"must have 1 … {SOURCE_IDS_MAX} ids, this has {len(listed)}", where=path)
-    ids = tuple(int_of({str(i): value}, str(i), where=path) for i, value in enumerate(listed))
+    ids = longs_of(members, "source-ids", where=where)
+    if not 1 <= len(ids) <= SOURCE_IDS_MAX:
+        raise InvalidMetadata(f"must have 1 … {SOURCE_IDS_MAX} ids, this has {len(ids)}", where=path)
+    if min(ids) < INT_MIN or max(ids) > INT_MAX:
+        raise InvalidMetadata(f"ids are within {INT_MIN} … {INT_MAX}", where=path)
     if source_id not in {None, -1, ids[0]}:
         raise InvalidMetadata(f"source-id {source_id} contradicts source-ids {list(ids)}", where=path)
     return ids
