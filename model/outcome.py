@@ -56,7 +56,7 @@ class Rejected(
 
 Outcome = Committed | Rejected
 
-_DECODER: Final = msgspec.json.Decoder(Outcome)
+_DECODER: Final[msgspec.json.Decoder[Outcome]] = msgspec.json.Decoder(Outcome)
 
 
 def encode_outcome(outcome: Outcome) -> bytes:

@@ -1,0 +1,227 @@
+"""Settings: ``firn.toml``, overridden by ``FIRN_<SECTION>_<NAME>`` in the environment, checked before anything starts.
+
+``firn config show`` prints what is in force, secrets redacted; ``firn config check`` says what is wrong and where.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, Literal
+from urllib.parse import urlsplit, urlunsplit
+
+import msgspec
+
+from firn.model.errors import InvalidInput, Misconfigured
+from firn.model.limits import Limits
+from firn.storage.locations import is_within, normalize
+
+CONFIG_FILE: Final = "firn.toml"
+ENVIRONMENT_PREFIX: Final = "FIRN_"
+_ALIASES: Final = {"FIRN_ZOOKEEPER": "FIRN_ZOOKEEPER_HOSTS", "FIRN_WAREHOUSE": "FIRN_WAREHOUSE_LOCATION"}
+_NOT_SETTINGS: Final = frozenset({"FIRN_CONFIG"})
+_SECRETS: Final = frozenset({"password", "auth", "token", "secret", "key", "access-key-id", "secret-access-key"})
+
+
+class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
+    pass
+
+
+class RedisSettings(_Section, frozen=True, kw_only=True):
+    """Where the intent streams are. `url` may carry user and password; `prefix` begins every key."""
+
+    url: str = "redis://127.0.0.1:6379/0"
+    prefix: str = "firn"
+
+
+class ZooKeeperSettings(_Section, frozen=True, kw_only=True):
+    """Where pointers and locks are. `auth` is ``user:password`` for digest ACLs on every node."""
+
+    hosts: str = "127.0.0.1:2181"
+    root: str = "/firn"
+    session_timeout_s: float = 10.0
+    auth: str | None = None
+
+
+class WarehouseSettings(_Section, frozen=True, kw_only=True):
+    """Where tables are. New ones go below `location`; `allowed` are further places that tables may be created in.
+
+    `options` configure object stores by scheme (``[warehouse.options.s3]``: region, endpoint, access-key-id …).
+    """
+
+    location: str = "./data/warehouse"
+    allowed: tuple[str, ...] = ()
+    options: dict[str, dict[str, str]] = {}
+
+
+class DaemonSettings(_Section, frozen=True, kw_only=True):
+    """How the daemon works. `id` must be unique among daemons; by default it is host and process id.
+
+    `shards` is the number of intent streams; all daemons of one Redis prefix must agree on it.
+    """
+
+    id: str = ""
+    shards: int = 16
+    lease_idle_s: float = 2.0
+    drain_s: float = 20.0
+    """How long SIGTERM waits for batches under way."""
+
+
+class HttpSettings(_Section, frozen=True, kw_only=True):
+    """Where ``/metrics``, ``/healthz`` and ``/readyz`` are served; port 0 takes a free one, -1 serves nothing."""
+
+    host: str = "127.0.0.1"
+    port: int = 8080
+
+
+class LogSettings(_Section, frozen=True, kw_only=True):
+    """What is logged, to standard error. `format` ``auto`` is JSON unless standard error is a terminal."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    format: Literal["json", "console", "auto"] = "json"
+
+
+class Settings(_Section, frozen=True, kw_only=True):
+    """Everything that can be set."""
+
+    redis: RedisSettings = RedisSettings()
+    zookeeper: ZooKeeperSettings = ZooKeeperSettings()
+    warehouse: WarehouseSettings = WarehouseSettings()
+    daemon: DaemonSettings = DaemonSettings()
+    http: HttpSettings = HttpSettings()
+    log: LogSettings = LogSettings()
+    limits: Limits = Limits()
+
+    @property
+    def daemon_id(self) -> str:
+        """The daemon's id, made from host and process when none is set."""
+        return self.daemon.id or f"{socket.gethostname()}-{os.getpid()}"
+
+    @property
+    def allowed_locations(self) -> tuple[str, ...]:
+        """Every place that a table may be created in."""
+        return (self.warehouse.location, *self.warehouse.allowed)
+
+
+def load_settings(path: Path | None = None, environment: Mapping[str, str] | None = None) -> Settings:
+    """Settings from a file (given, ``$FIRN_CONFIG`` or ``./firn.toml`` if it is there) and the environment.
+
+    Raises Misconfigured naming the setting, where it was set, and what is wrong.
+    """
+    environment = os.environ if environment is None else environment
+    named = path or (Path(environment["FIRN_CONFIG"]) if environment.get("FIRN_CONFIG") else None)
+    file = named or Path(CONFIG_FILE)
+    members: dict[str, Any] = {}
+    if named is not None or file.exists():
+        try:
+            members = tomllib.loads(file.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise Misconfigured(f"{file}: {error}") from error
+    _check_members(members, source=str(file))
+    for variable, text in sorted(environment.items()):
+        if variable.startswith(ENVIRONMENT_PREFIX) and variable not in _NOT_SETTINGS:
+            _set_from_environment(members, _ALIASES.get(variable, variable), text, variable=variable)
+    return _checked(msgspec.convert(members, Settings))
+
+
+def _sections() -> dict[str, type[msgspec.Struct]]:
+    return {field.encode_name: field.type for field in msgspec.structs.fields(Settings)}
+
+
+def _check_members(members: Mapping[str, Any], *, source: str) -> None:
+    """Check the file's sections one by one, so that the message names the setting as it is written there."""
+    for section, settings in members.items():
+        kind = _sections().get(section)
+        if kind is None:
+            raise Misconfigured(f"{source}: there is no section [{section}]; there are {', '.join(_sections())}")
+        try:
+            msgspec.convert(settings, kind)
+        except msgspec.ValidationError as error:
+            raise Misconfigured(f"{source}: [{section}] {_explained(str(error))}") from error
+
+
+def _explained(message: str) -> str:
+    text, _, path = message.partition(" - at `$.")
+    return f"{path.rstrip('`')}: {text}" if path else text
+
+
+def _set_from_environment(members: dict[str, Any], name: str, text: str, *, variable: str) -> None:
+    section, _, setting = name.removeprefix(ENVIRONMENT_PREFIX).lower().partition("_")
+    kind = _sections().get(section)
+    fields = {} if kind is None else {f.encode_name.replace("-", "_"): f for f in msgspec.structs.fields(kind)}
+    field = fields.get(setting)
+    if field is None:
+        raise Misconfigured(f"{variable}: there is no such setting; firn config show lists them")
+    try:
+        if field.type == tuple[str, ...]:
+            value: Any = tuple(part.strip() for part in text.split(",") if part.strip())
+        else:
+            value = msgspec.convert(text, field.type, strict=False)
+    except msgspec.ValidationError as error:
+        raise Misconfigured(f"{variable}: {error}") from error
+    members[section] = {**members.get(section, {}), field.encode_name: value}
+
+
+def _checked(settings: Settings) -> Settings:
+    daemon, limits = settings.daemon, settings.limits
+    for name, value, low, high in (
+        ("daemon.shards", daemon.shards, 1, 1024),
+        ("daemon.lease-idle-s", daemon.lease_idle_s, 0, 3600),
+        ("zookeeper.session-timeout-s", settings.zookeeper.session_timeout_s, 1, 600),
+        ("http.port", settings.http.port, -1, 65535),
+        ("limits.batch-intents-max", limits.batch_intents_max, 1, 1_000_000),
+        ("limits.swap-attempts-max", limits.swap_attempts_max, 1, 1_000_000),
+        ("limits.deliveries-max", limits.deliveries_max, 2, 1_000_000),
+        ("limits.dedupe-intents-max", limits.dedupe_intents_max, 1, 100_000_000),
+    ):
+        if not low <= value <= high:
+            raise Misconfigured(f"{name}: {value} is not between {low} and {high}")
+    if not settings.zookeeper.root.startswith("/"):
+        raise Misconfigured(f"zookeeper.root: {settings.zookeeper.root!r} must begin with a slash")
+    if urlsplit(settings.redis.url).scheme not in {"redis", "rediss", "unix"}:
+        raise Misconfigured("redis.url: must begin with redis://, rediss:// or unix://")
+    if not settings.redis.prefix or any(c.isspace() or not c.isprintable() for c in settings.redis.prefix):
+        raise Misconfigured(f"redis.prefix: {settings.redis.prefix!r} must be printable and without spaces")
+    location = _absolute(settings.warehouse.location, name="warehouse.location")
+    allowed = tuple(_absolute(place, name="warehouse.allowed") for place in settings.warehouse.allowed)
+    return msgspec.structs.replace(
+        settings, warehouse=msgspec.structs.replace(settings.warehouse, location=location, allowed=allowed)
+    )
+
+
+def _absolute(location: str, *, name: str) -> str:
+    """A location as tables will store it; a relative path is taken from where the daemon is started."""
+    if ":" not in location.split("/", 1)[0]:
+        location = str(Path(location).absolute().resolve())
+    try:
+        normal = normalize(location, where=name)
+        if normal in {"/", "file:///"} or not is_within(f"{normal}/x", normal):
+            raise Misconfigured(f"{name}: {location!r} is not a folder for tables")
+    except InvalidInput as error:
+        raise Misconfigured(str(error)) from error
+    return normal
+
+
+def redacted(settings: Settings) -> dict[str, dict[str, Any]]:
+    """The settings as they may be shown: passwords, tokens and keys replaced."""
+    shown: dict[str, dict[str, Any]] = msgspec.to_builtins(settings)
+    shown["redis"]["url"] = redacted_url(settings.redis.url)
+    if settings.zookeeper.auth is not None:
+        shown["zookeeper"]["auth"] = "***"
+    for options in shown["warehouse"]["options"].values():
+        for key in options:
+            if any(secret in key.lower().replace("_", "-").split("-") or key in _SECRETS for secret in _SECRETS):
+                options[key] = "***"
+    return shown
+
+
+def redacted_url(url: str) -> str:
+    """A URL without its password."""
+    parts = urlsplit(url)
+    if parts.password is None:
+        return url
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit(parts._replace(netloc=f"{parts.username or ''}:***@{host}"))

@@ -1,0 +1,182 @@
+"""The daemon: everything wired together, started in order and drained in the reverse order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+
+import msgspec
+import structlog
+
+from firn.coordinator.config import Settings
+from firn.coordinator.http_server import Health, HttpServer
+from firn.coordinator.intake import Intake
+from firn.coordinator.lane import Workshop
+from firn.coordinator.lanes import Lanes
+from firn.coordinator.metrics import Metrics
+from firn.coordinator.ownership import Ownership
+from firn.coordinator.publish import Publisher
+from firn.coordinator.table_locations import TableLocations
+from firn.coordinator.table_reader import TableReader
+from firn.coordinator.version import VERSION
+from firn.model.sharding import shard_of
+from firn.storage.files import FileStore
+from firn.storage.intent_streams import IntentStreams
+from firn.storage.journal import JournalFiles
+from firn.storage.leases import Leases
+from firn.storage.membership import Membership
+from firn.storage.pointers import Pointers
+from firn.storage.sessions import Session, SessionState
+
+
+def wall_clock_ms() -> int:
+    """Milliseconds since 1970-01-01 UTC."""
+    return time.time_ns() // 1_000_000
+
+
+class Daemon:
+    """One coordinator process. It is given its connections and does not make them: real ones or twins."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        session: Session,
+        streams: IntentStreams,
+        files: FileStore,
+        wall_ms: Callable[[], int] = wall_clock_ms,
+    ) -> None:
+        limits, self.member = settings.limits, settings.daemon_id
+        self._settings = settings
+        self._session = session
+        self._streams = streams
+        self._log = structlog.get_logger()
+        self.metrics = Metrics(version=VERSION, daemon=self.member)
+        self._connected = asyncio.Event()
+        self._watch_session(session.state)
+        self._remove_listener = session.add_listener(self._watch_session)
+        self._membership = Membership(session)
+        self._leases = Leases(session, member=self.member)
+        pointers = Pointers(session)
+        self.publisher = Publisher(
+            streams, daemon=self.member, metrics=self.metrics, limits=limits, wall_ms=wall_ms, on_settled=self._settled
+        )
+        self.lanes = Lanes(
+            Workshop(
+                daemon=self.member,
+                files=files,
+                reader=TableReader(files, limits=limits),
+                journal=JournalFiles(files, bytes_max=limits.journal_bytes_max),
+                pointers=pointers,
+                leases=self._leases,
+                locations=TableLocations(pointers),
+                publisher=self.publisher,
+                metrics=self.metrics,
+                limits=limits,
+                warehouse=settings.warehouse.location,
+                allowed=settings.allowed_locations,
+                lease_idle_s=settings.daemon.lease_idle_s,
+                wall_ms=wall_ms,
+                connected=self._wait_connected,
+            )
+        )
+        self.ownership = Ownership(
+            self._membership,
+            member=self.member,
+            shards=settings.daemon.shards,
+            metrics=self.metrics,
+            on_release=self._release_shards,
+        )
+        self.intake = Intake(
+            streams, self.lanes, self.publisher, consumer=self.member, shards=settings.daemon.shards,
+            owned=self.ownership.owned, metrics=self.metrics, limits=limits,
+        )  # fmt: skip
+        self.http = HttpServer(
+            host=settings.http.host, port=settings.http.port, metrics=self.metrics, health=self.health
+        )
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> str | None:
+        """Join the others and begin to work; the URL of the HTTP side, None when it is off."""
+        for warning in await self._streams.persistence_warnings():
+            self._log.warning("redis may lose intents", setting=warning)
+        url = None if self._settings.http.port < 0 else await self.http.start()
+        info = msgspec.json.encode({"version": VERSION, "http": url})
+        await self._membership.join(self.member, info)
+        for name, work in (
+            ("publisher", self.publisher.run()),
+            ("ownership", self.ownership.run()),
+            ("intake", self.intake.run()),
+            ("lane sweep", self.lanes.sweep()),
+        ):
+            self._tasks.append(asyncio.create_task(work, name=name))
+        self._log.info("daemon started", version=VERSION, http=url, warehouse=self._settings.warehouse.location)
+        return url
+
+    async def stop(self) -> None:
+        """Drain: take nothing more, finish what is under way, publish it, give everything up.
+
+        After `daemon.drain-s` the rest is left: it stays pending and is taken up by whoever owns the shards next.
+        """
+        self.intake.stop()
+        try:
+            async with asyncio.timeout(self._settings.daemon.drain_s):
+                await self.lanes.retire()
+                await self.publisher.drain()
+                await self.ownership.release_all()
+        except TimeoutError:
+            self._log.warning("drain cut short", seconds=self._settings.daemon.drain_s)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(2):
+                await self._leases.close()
+                await self._membership.close()
+        await self.http.stop()
+        self._remove_listener()
+        self._log.info("daemon stopped")
+
+    async def failed(self) -> BaseException | None:
+        """Wait until one of the daemon's own loops ends by itself, which none should; what ended it."""
+        done, _ = await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
+        task = done.pop()
+        return None if task.cancelled() else task.exception()
+
+    def health(self) -> Health:
+        """Whether intents can be taken and committed now."""
+        reasons = []
+        if self._session.state != "connected":
+            reasons.append(f"the ZooKeeper session is {self._session.state}")
+        if not self.intake.redis_answers:
+            reasons.append("Redis does not answer")
+        dead = [task.get_name() for task in self._tasks if task.done()]
+        reasons.extend(f"{name} has ended" for name in dead)
+        details = {
+            "daemon": self.member,
+            "shards": len(self.ownership.owned()),
+            "lanes": len(self.lanes.tables()),
+            "unreadable-tables": sorted(self.lanes.unreadable),
+        }
+        return Health(ready=not reasons, reasons=tuple(reasons), details=details)
+
+    async def _release_shards(self, shards: set[int]) -> None:
+        count = self._settings.daemon.shards
+        await self.lanes.retire({t for t in self.lanes.tables() if shard_of(t, shards=count) in shards})
+        self.intake.forget(shards)
+
+    def _settled(self, entries: Sequence[tuple[int, str]]) -> None:
+        self.lanes.settled(entries)
+
+    def _watch_session(self, state: SessionState) -> None:
+        self.metrics.zookeeper_connected.set(state == "connected")
+        if state == "connected":
+            self._connected.set()
+        else:
+            self._connected.clear()
+            self._log.warning("zookeeper session", state=state)
+
+    async def _wait_connected(self) -> None:
+        await self._connected.wait()

@@ -1,0 +1,203 @@
+"""What has been decided on one table: a fold over its journal, and the place where duplicates are found.
+
+Memory holds the newest `Limits.dedupe_intents_max` intent ids. For an older one the journal's checkpoints are read
+backwards, but only when the id itself is older than what memory has let go (a new intent's never is), so in normal
+work no file is read. Nothing is ever forgotten: a duplicate gets its first outcome, however late it comes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from firn.model.errors import CorruptFile
+from firn.model.identifiers import intent_id_ms
+from firn.model.journal import Checkpoint, Decided, Segment
+from firn.model.limits import Limits
+from firn.storage.journal import JournalFiles
+
+CHECKPOINT_SEGMENTS: Final = 256
+"""A takeover reads at most this many segments before it meets a checkpoint."""
+
+CHECKPOINT_INTENTS: Final = 10_000
+"""A checkpoint lists about this many intents at most (more when one segment alone has more)."""
+
+
+class Known(msgspec.Struct, frozen=True):
+    """Where the decision on an intent stands."""
+
+    digest: str
+    segment: str
+
+
+class Decisions:
+    """The folded journal of one table; `add` it segment by segment, oldest first."""
+
+    def __init__(self, journal: JournalFiles, *, limits: Limits) -> None:
+        self._journal = journal
+        self._limits = limits
+        self.head: str | None = None
+        self.sequence = 0
+        self.last_checkpoint: str | None = None
+        self.newest_entry_ms = 0
+        self._known: dict[str, Known] = {}
+        self._forgotten_ms = -1
+        self._since: list[tuple[str, str, str]] = []
+        self._segments_since = 0
+        self._writers: dict[str, tuple[int, str, str]] = {}
+
+    def catch_up(self, head: str | None) -> list[Segment]:
+        """Fold everything up to `head` (the pointer's); the segments that were new, oldest first."""
+        if head == self.head:
+            return []
+        fresh: list[Segment] = []
+        start: Segment | None = None
+        for segment in self._journal.walk(head, until=self.head):
+            if self.head is None and segment.checkpoint is not None:
+                start = segment
+                break
+            fresh.append(segment)
+        fresh.reverse()
+        if self.head is not None and fresh and fresh[0].batch.previous_segment != self.head:
+            raise CorruptFile(
+                fresh[0].location,
+                f"begins a journal of its own: {self.head}, which this daemon has folded, is not in it",
+            )
+        if start is not None and start.checkpoint is not None:
+            self._restore(start, start.checkpoint)
+        for segment in fresh:
+            self.add(segment)
+        return fresh if start is None else [start, *fresh]
+
+    def _restore(self, segment: Segment, checkpoint: Checkpoint) -> None:
+        """Start from a checkpoint: its own ids, then older ones until memory has its share."""
+        chain = [(segment, checkpoint)]
+        count = len(checkpoint.intents)
+        previous = segment.batch.previous_checkpoint
+        while previous is not None and count < self._limits.dedupe_intents_max:
+            older = self._journal.read(previous)
+            if older.checkpoint is None:
+                raise CorruptFile(previous, "is named as a checkpoint of the journal, but holds none")
+            chain.append((older, older.checkpoint))
+            count += len(older.checkpoint.intents)
+            previous = older.batch.previous_checkpoint
+        if previous is not None:
+            # What lies further back was decided no later than the oldest one read here was queued, give or take the
+            # clock skew that the door lets pass.
+            self._forgotten_ms = chain[-1][1].newest_entry_ms + self._limits.clock_skew_minutes_max * 60_000
+        for part, record in reversed(chain):
+            for intent_id, digest, index in record.intents:
+                self._remember(intent_id, digest, record.segments[index])
+            self.newest_entry_ms = max(self.newest_entry_ms, record.newest_entry_ms)
+            self.last_checkpoint = part.location
+        self._writers = dict(checkpoint.writers)
+        self.head = segment.location
+        self.sequence = segment.batch.sequence
+
+    def add(self, segment: Segment) -> None:
+        """Fold one segment, the successor of the head."""
+        for decided in segment.decided:
+            self._remember(decided.intent_id, decided.digest, segment.location)
+            self._since.append((decided.intent_id, decided.digest, segment.location))
+            self.newest_entry_ms = max(self.newest_entry_ms, decided.entry_ms)
+            if decided.writer is not None and decided.writer_sequence is not None:
+                self._remember_writer(decided, segment.location)
+        self._segments_since += 1
+        self.head = segment.location
+        self.sequence = segment.batch.sequence
+        if segment.checkpoint is not None:
+            self.last_checkpoint = segment.location
+            self._since = []
+            self._segments_since = 0
+
+    def _remember(self, intent_id: str, digest: str, segment: str) -> None:
+        self._known[intent_id] = Known(digest, segment)
+        if len(self._known) > self._limits.dedupe_intents_max:
+            oldest = next(iter(self._known))
+            del self._known[oldest]
+            self._forgotten_ms = max(self._forgotten_ms, intent_id_ms(oldest))
+
+    def _remember_writer(self, decided: Decided, segment: str) -> None:
+        assert decided.writer is not None
+        assert decided.writer_sequence is not None
+        if decided.outcome.__struct_config__.tag != "committed":
+            return  # a refused epoch may be tried again under the same number
+        known = self._writers.pop(decided.writer, None)
+        if known is None or known[0] <= decided.writer_sequence:
+            known = (decided.writer_sequence, decided.intent_id, segment)
+        self._writers[decided.writer] = known  # re-inserted at the end: the first is the longest silent
+        if len(self._writers) > self._limits.writers_max:
+            del self._writers[next(iter(self._writers))]
+
+    def find(self, intent_id: str) -> Known | None:
+        """Where the intent was decided, None if it was not. May read checkpoints: call it off the event loop."""
+        known = self._known.get(intent_id)
+        if known is not None:
+            return known
+        made_ms = intent_id_ms(intent_id)
+        if made_ms > self._forgotten_ms:
+            return None
+        return self._look_back(intent_id, made_ms)
+
+    def _look_back(self, intent_id: str, made_ms: int) -> Known | None:
+        location = self.last_checkpoint
+        skew_ms = self._limits.clock_skew_minutes_max * 60_000
+        while location is not None:
+            segment = self._journal.read(location)
+            if segment.checkpoint is None:
+                raise CorruptFile(location, "is named as a checkpoint of the journal, but holds none")
+            if segment.checkpoint.newest_entry_ms < made_ms - skew_ms:
+                return None  # everything from here back was queued before this intent was made
+            for found, digest, index in segment.checkpoint.intents:
+                if found == intent_id:
+                    return Known(digest, segment.checkpoint.segments[index])
+            location = segment.batch.previous_checkpoint
+        return None
+
+    def decided(self, known: Known, intent_id: str) -> Decided:
+        """The record itself, read from its segment."""
+        return self.decided_in(known.segment, intent_id)
+
+    def decided_in(self, location: str, intent_id: str) -> Decided:
+        """The decision on an intent that stands in this segment."""
+        for record in self._journal.read(location).decided:
+            if record.intent_id == intent_id:
+                return record
+        raise CorruptFile(location, f"should hold the decision on intent {intent_id}")
+
+    def last_of_writer(self, writer: str) -> tuple[int, str, str] | None:
+        """Newest committed sequence number of a streaming writer, its intent id and segment."""
+        return self._writers.get(writer)
+
+    def checkpoint_due(self, coming: int) -> bool:
+        """Whether a segment with `coming` decisions should carry a checkpoint."""
+        return self._segments_since + 1 >= CHECKPOINT_SEGMENTS or len(self._since) + coming >= CHECKPOINT_INTENTS
+
+    @property
+    def since_checkpoint(self) -> int:
+        """Intents decided since the last checkpoint."""
+        return len(self._since)
+
+    def checkpoint_with(self, decided: Sequence[Decided], *, location: str) -> Checkpoint:
+        """The checkpoint that a segment at `location` with these decisions is to carry."""
+        entries = [*self._since, *((d.intent_id, d.digest, location) for d in decided)]
+        segments = list(dict.fromkeys(segment for _, _, segment in entries))
+        index = {segment: position for position, segment in enumerate(segments)}
+        writers = dict(self._writers)
+        for d in decided:
+            if (
+                d.writer is not None
+                and d.writer_sequence is not None
+                and d.outcome.__struct_config__.tag == "committed"
+            ):
+                known = writers.get(d.writer)
+                if known is None or known[0] <= d.writer_sequence:
+                    writers[d.writer] = (d.writer_sequence, d.intent_id, location)
+        return Checkpoint(
+            segments=tuple(segments),
+            intents=tuple((intent_id, digest, index[segment]) for intent_id, digest, segment in entries),
+            writers=writers,
+            newest_entry_ms=max([self.newest_entry_ms, *(d.entry_ms for d in decided)]),
+        )

@@ -1,0 +1,205 @@
+"""Intake: entries from the streams of the owned shards, decoded and handed to lanes; what is no intent is set aside."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+import structlog
+
+from firn.coordinator.lanes import Lanes
+from firn.coordinator.metrics import Metrics
+from firn.coordinator.pending import Pending
+from firn.coordinator.publish import Publisher
+from firn.coordinator.replay.decision import Refused
+from firn.model.errors import FirnError, InvalidIntent
+from firn.model.intent_codec import DecodedIntent, check_age, decode_intent, identity_of
+from firn.model.limits import Limits
+from firn.model.sharding import shard_of
+from firn.storage.intent_streams import Entry, IntentStreams
+
+TAKE_COUNT = 512
+"""Entries per shard and read."""
+
+BLOCK_MS = 500
+"""How long one read waits for an entry; also how soon a newly owned shard is noticed."""
+
+RECLAIM_COUNT = 512
+JANITOR_S = 60.0
+"""How often entries are looked for that were delivered here and got lost on the way (a lost reply)."""
+
+LONG_DECODE_BYTES = 64 * 1024
+"""Payloads above this are decoded in a worker thread, so that the others do not wait."""
+
+RETRY_S = 0.5
+
+
+class Intake:
+    """Takes entries for one daemon. `owned` says which shards are its own now."""
+
+    def __init__(
+        self,
+        streams: IntentStreams,
+        lanes: Lanes,
+        publisher: Publisher,
+        *,
+        consumer: str,
+        shards: int,
+        owned: Callable[[], list[int]],
+        metrics: Metrics,
+        limits: Limits,
+    ) -> None:
+        self._streams = streams
+        self._lanes = lanes
+        self._publisher = publisher
+        self._consumer = consumer
+        self._shards = shards
+        self._owned = owned
+        self._metrics = metrics
+        self._limits = limits
+        self._caught_up: set[int] = set()
+        self._epoch = ""
+        self._groups_seen = -1
+        self._janitor_at = 0.0
+        self._stopping = False
+        self.redis_answers = False
+        self._log = structlog.get_logger()
+
+    def stop(self) -> None:
+        """Take nothing more."""
+        self._stopping = True
+
+    def forget(self, shards: set[int]) -> None:
+        """These shards were given up: should they come back, what was delivered and not settled is taken up again."""
+        self._caught_up -= shards
+
+    async def run(self) -> None:
+        """Take entries until stopped. Failures of Redis are waited out; no delivery is counted meanwhile."""
+        while not self._stopping:
+            try:
+                await self._lanes.room()
+                await self._round()
+                self._hears(answers=True)
+            except (FirnError, OSError) as error:
+                self._hears(answers=False)
+                self._log.warning("intake waits", reason=str(error))
+                await asyncio.sleep(RETRY_S)
+
+    def _hears(self, *, answers: bool) -> None:
+        self.redis_answers = answers
+        self._metrics.redis_connected.set(answers)
+
+    async def _round(self) -> None:
+        shards = self._owned()
+        self._caught_up &= set(shards)
+        if not shards:
+            await asyncio.sleep(RETRY_S / 5)
+            return
+        await self._check_epoch()
+        for shard in shards:
+            if shard not in self._caught_up:
+                await self._reclaim(shard, min_idle_ms=0)
+                self._caught_up.add(shard)
+        if time.monotonic() >= self._janitor_at:
+            self._janitor_at = time.monotonic() + JANITOR_S
+            await self._tidy(shards)
+        for entry in await self._streams.take(shards, consumer=self._consumer, count=TAKE_COUNT, block_ms=BLOCK_MS):
+            await self._accept(entry)
+
+    async def _check_epoch(self) -> None:
+        """Notice an emptied Redis: its groups had to be made anew, and its content has another identity."""
+        if self._groups_seen == self._streams.groups_created and self._epoch:
+            return
+        self._groups_seen = self._streams.groups_created
+        epoch = await self._streams.epoch()
+        if self._epoch and epoch != self._epoch:
+            self._log.error(
+                "queue emptied", old_epoch=self._epoch, new_epoch=epoch,
+                hint="Redis lost its data: undecided intents are gone until their writers resubmit them",
+            )  # fmt: skip
+            self._caught_up.clear()
+        self._epoch = epoch
+
+    async def _tidy(self, shards: list[int]) -> None:
+        for shard in shards:
+            await self._reclaim(shard, min_idle_ms=int(JANITOR_S * 1000))
+            await self._streams.trim(shard)
+            lag = await self._streams.lag(shard)
+            self._metrics.lag.labels(str(shard)).set(lag.undelivered or 0)
+            self._metrics.pending.labels(str(shard)).set(lag.pending)
+
+    async def _reclaim(self, shard: int, *, min_idle_ms: int) -> None:
+        """Take over what was delivered and never settled: by a daemon that died, or by this one over a lost reply."""
+        seen: set[str] = set()
+        while True:
+            entries = await self._streams.reclaim(
+                shard, consumer=self._consumer, min_idle_ms=min_idle_ms, count=RECLAIM_COUNT
+            )
+            fresh = [e for e in entries if e.entry_id not in seen]
+            if not fresh:
+                return
+            seen.update(e.entry_id for e in fresh)
+            self._log.info("entries reclaimed", shard=shard, entries=len(fresh))
+            for entry in fresh:
+                await self._accept(entry)
+            if len(entries) < RECLAIM_COUNT:
+                return
+
+    async def _accept(self, entry: Entry) -> None:
+        if self._lanes.under_way(entry.shard, entry.entry_id):
+            return
+        try:
+            decoded = await self._decode(entry)
+        except InvalidIntent as error:
+            identity = identity_of(entry.payload or b"", limits=self._limits)
+            self._lanes.admit(entry.shard, entry.entry_id, size=0)
+            self._publisher.dead_letter(
+                entry, rule=error.rule, message=str(error), identity=identity, epoch=self._epoch
+            )
+            return
+        home = shard_of(decoded.intent.table, shards=self._shards)
+        if home != entry.shard:
+            await self._streams.move(entry, to_shard=home)
+            self._metrics.moved.inc()
+            return
+        self._lanes.put(
+            Pending(
+                decoded=decoded,
+                entry=entry,
+                epoch=self._epoch,
+                entry_ms=_entry_ms(entry),
+                taken_at=time.monotonic(),
+                verdict=self._verdict(entry, decoded),
+            )
+        )
+
+    async def _decode(self, entry: Entry) -> DecodedIntent:
+        if entry.payload is None:
+            raise InvalidIntent(
+                f"the entry must have one field, 'intent'; it has {len(entry.fields)}",
+                rule="malformed-entry",
+                hint="XADD <stream> * intent '<json>'",
+            )
+        if len(entry.payload) > LONG_DECODE_BYTES:
+            return await asyncio.to_thread(decode_intent, entry.payload, limits=self._limits)
+        return decode_intent(entry.payload, limits=self._limits)
+
+    def _verdict(self, entry: Entry, decoded: DecodedIntent) -> Refused | None:
+        """What is wrong with a well-formed intent before its table is looked at. A repeat is answered all the same."""
+        if entry.deliveries > self._limits.deliveries_max:
+            return Refused(
+                rule="poison",
+                message=f"it was delivered {entry.deliveries} times and never decided: a daemon may have died over it",
+                hint="retry",
+            )
+        try:
+            check_age(decoded.intent.intent_id, entry_ms=_entry_ms(entry), limits=self._limits)
+        except InvalidIntent as error:
+            return Refused(rule=error.rule, message=str(error), hint="fix")
+        return None
+
+
+def _entry_ms(entry: Entry) -> int:
+    """The queue's clock when the entry was added; an id that a writer chose itself may say anything."""
+    return int(entry.entry_id.partition("-")[0])

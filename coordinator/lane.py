@@ -1,0 +1,418 @@
+"""A lane: one table's intents, in order, one batch after the other.
+
+The next batch gathers while this one commits; there is no timer. The lane holds the table's lock as a lease while it
+is busy. It never decides on an answer it did not get: after a lost or unanswered swap it reads the pointer and the
+journal again, and whatever of the batch stands there has been committed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+import msgspec
+import structlog
+
+from firn.coordinator.commit import Plan, Prepared, prepare
+from firn.coordinator.metrics import Metrics
+from firn.coordinator.pending import Pending
+from firn.coordinator.publish import Publisher
+from firn.coordinator.repeats import sort_out
+from firn.coordinator.replay.decision import Refused
+from firn.coordinator.replay.working import Attempt, Placement
+from firn.coordinator.table_locations import LOCATIONS_LOCK, TableLocations
+from firn.coordinator.table_reader import TableReader
+from firn.coordinator.table_state import TableState
+from firn.model.errors import CorruptFile, Fenced, InvalidInput, NotFound, Unavailable
+from firn.model.identifiers import uuid7
+from firn.model.intent import CreateTable, DropTable
+from firn.model.journal import Retried
+from firn.model.limits import Limits
+from firn.model.outcome import Outcome, Rejected
+from firn.storage.files import FileStore
+from firn.storage.journal import JournalFiles
+from firn.storage.leases import Lease, Leases
+from firn.storage.pointers import FencedOut, Lost, Pointers, Unknown, Won
+
+LOCK_TIMEOUT_S = 30.0
+"""Wait for a table's lock before the lane backs off and says so."""
+
+BACKOFF_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
+"""Waits after a failure that says nothing about the intents (a server does not answer)."""
+
+
+T = TypeVar("T")
+
+
+class Workshop(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """What all lanes of one daemon share."""
+
+    daemon: str
+    files: FileStore
+    reader: TableReader
+    journal: JournalFiles
+    pointers: Pointers
+    leases: Leases
+    locations: TableLocations
+    publisher: Publisher
+    metrics: Metrics
+    limits: Limits
+    warehouse: str
+    allowed: tuple[str, ...]
+    lease_idle_s: float
+    wall_ms: Callable[[], int]
+    connected: Callable[[], Awaitable[None]]
+    """Waits until the ZooKeeper session is connected."""
+
+
+class Lane:
+    """The queue and the commit loop of one table."""
+
+    def __init__(self, table: str, shop: Workshop) -> None:
+        self.table = table
+        self.unreadable: str | None = None
+        self._shop = shop
+        self._state = TableState(table, reader=shop.reader, journal=shop.journal, limits=shop.limits)
+        self._stale = True
+        self._lease: Lease | None = None
+        self._queue: deque[Pending] = deque()
+        self._arrived = asyncio.Event()
+        self._retiring = False
+        self._busy = False
+        self._log = structlog.get_logger().bind(table=table)
+
+    # -- the queue -------------------------------------------------------------------------------------------------
+
+    def put(self, pending: Pending) -> None:
+        """Queue an intent behind the others."""
+        self._queue.append(pending)
+        self._arrived.set()
+
+    @property
+    def depth(self) -> int:
+        """Intents queued and not yet in a batch."""
+        return len(self._queue)
+
+    @property
+    def idle(self) -> bool:
+        """Nothing queued, nothing under way, no lock held."""
+        return not self._queue and not self._busy and self._lease is None
+
+    def retire(self) -> list[Pending]:
+        """Finish the batch under way, then end; what was queued behind it is returned, undecided."""
+        self._retiring = True
+        left = list(self._queue)
+        self._queue.clear()
+        self._arrived.set()
+        return left
+
+    async def run(self) -> None:
+        """Commit batches until the lane is retired."""
+        try:
+            while not (self._retiring and not self._queue):
+                if not self._queue:
+                    await self._wait()
+                    continue
+                batch = self._next_batch()
+                self._busy = True
+                try:
+                    await self._settle_somehow(batch)
+                finally:
+                    self._busy = False
+        finally:
+            await self._let_go()
+
+    async def _wait(self) -> None:
+        self._arrived.clear()
+        timeout = self._shop.lease_idle_s if self._lease is not None else None
+        try:
+            await asyncio.wait_for(self._arrived.wait(), timeout)
+        except TimeoutError:
+            await self._let_go()
+
+    def _next_batch(self) -> list[Pending]:
+        """What has gathered, up to the limits; creating or dropping the table is a batch of its own."""
+        batch: list[Pending] = []
+        size = 0
+        now_ms = self._shop.wall_ms()
+        while self._queue and len(batch) < self._shop.limits.batch_intents_max:
+            pending = self._queue[0]
+            alone = isinstance(pending.decoded.intent, CreateTable | DropTable)
+            size += pending.decoded.size
+            if batch and (alone or size > self._shop.limits.batch_bytes_max):
+                break
+            batch.append(_unless_late(self._queue.popleft(), now_ms=now_ms))
+            self._shop.metrics.stage_seconds.labels("wait").observe(time.monotonic() - pending.taken_at)
+            if alone:
+                break
+        return batch
+
+    # -- one batch -------------------------------------------------------------------------------------------------
+
+    async def _settle_somehow(self, batch: list[Pending]) -> None:
+        """Bring a batch to its outcomes, however often servers fail; give up only when the lane is retired."""
+        failures = 0
+        while True:
+            try:
+                await self._commit(batch)
+                self._mark_readable()
+            except (Unavailable, Fenced, OSError) as error:
+                self._stale = True
+                self._log.warning("batch waits", reason=str(error), kind=type(error).__name__, intents=len(batch))
+                if self._retiring:
+                    return  # undecided entries stay pending in the queue; whoever owns the shard takes them up
+                await asyncio.sleep(BACKOFF_S[min(failures, len(BACKOFF_S) - 1)])
+                failures += 1
+            except (CorruptFile, InvalidInput, NotFound) as error:
+                await self._refuse_unreadable(batch, error)
+                return
+            except Exception as error:
+                self._log.exception("batch failed", intents=len(batch))
+                await self._isolate(batch, error)
+                return
+            else:
+                return
+
+    async def _commit(self, batch: Sequence[Pending]) -> None:
+        """Attempts until every intent of the batch has its outcome."""
+        shop, limits = self._shop, self._shop.limits
+        batch_id = uuid7(now_ms=shop.wall_ms(), entropy=secrets.token_bytes(10))
+        retried: list[Retried] = []
+        plan: Plan | None = None
+        for number in range(limits.swap_attempts_max):
+            if not await self._has_table(batch):
+                self._refuse_unknown(batch)
+                return
+            lease = await self._hold()
+            await self._follow()
+            open_ones = await self._answer_repeats(batch)
+            if not open_ones:
+                return
+            batch = open_ones
+            leases, placement = await self._placement(batch, lease)
+            plan = Plan(
+                daemon=shop.daemon, batch=batch_id, pendings=tuple(batch), placement=placement, limits=limits,
+                written={} if plan is None else plan.written,
+            )  # fmt: skip
+            try:
+                prepared = await self._timed("replay", asyncio.to_thread(
+                    prepare, plan, self._state, reader=shop.reader, attempt=_attempt(batch_id, number, shop.wall_ms()),
+                    retried=tuple(retried), lock_token=lease.token, now=time.monotonic(),
+                ))  # fmt: skip
+                if prepared.change is None:
+                    self._publish_unjournaled(batch, prepared.outcomes)
+                    return
+                await self._timed("write", asyncio.to_thread(shop.files.create_all, prepared.files))
+                if await self._swap(prepared, leases, batch, retried=retried, number=number):
+                    return
+            finally:
+                await self._release_extra(leases, lease)
+        raise Unavailable(f"{limits.swap_attempts_max} swaps of one batch in a row did not come off")
+
+    async def _swap(
+        self,
+        prepared: Prepared,
+        leases: Sequence[Lease],
+        batch: Sequence[Pending],
+        *,
+        retried: list[Retried],
+        number: int,
+    ) -> bool:
+        """Move the pointer; True when the batch is committed and its outcomes are on their way."""
+        shop, metrics = self._shop, self._shop.metrics
+        assert prepared.change is not None
+        assert prepared.segment is not None
+        outcome = await self._timed("swap", shop.pointers.swap([prepared.change], leases=leases))
+        self._stale = True
+        match outcome:
+            case Won(versions=versions):
+                assert prepared.change.pointer is not None
+                self._state.advance(prepared.change.pointer, versions[self.table], prepared.working)
+                self._state.decisions.add(prepared.segment)
+                self._stale = False
+                metrics.batches.labels("won").inc()
+                metrics.batch_intents.observe(len(batch))
+                if prepared.working.change in {"created", "dropped"}:
+                    shop.locations.forget(self.table)
+                shop.publisher.publish(prepared.segment, batch)
+                self._log_won(prepared, number)
+                return True
+            case Lost():
+                metrics.batches.labels("lost").inc()
+                metrics.replays.inc()
+            case FencedOut():
+                metrics.batches.labels("fenced").inc()
+                metrics.fenced_swaps.inc()
+                self._lease = None
+            case Unknown(reason=reason):
+                metrics.batches.labels("unknown").inc()
+                metrics.unknown_swaps.inc()
+                self._log.warning("swap unanswered", reason=reason, batch=prepared.segment.batch.batch)
+        retried.append(Retried(attempt=number, reason=type(outcome).__name__.lower()))
+        return False
+
+    def _log_won(self, prepared: Prepared, number: int) -> None:
+        assert prepared.segment is not None
+        batch = prepared.segment.batch
+        self._log.info(
+            "batch committed",
+            batch=batch.batch,
+            intents=len(prepared.segment.decided),
+            intent_ids=[d.intent_id for d in prepared.segment.decided[:20]],
+            rejected=sum(o.__struct_config__.tag == "rejected" for o in prepared.outcomes),
+            snapshots=len(prepared.working.snapshots),
+            metadata=batch.new_metadata,
+            replays=number,
+        )
+
+    async def _answer_repeats(self, batch: Sequence[Pending]) -> list[Pending]:
+        """Send what has been decided before its first outcome again; the rest, each identity once, is still open."""
+        result = await asyncio.to_thread(sort_out, self._state.decisions, batch)
+        for pending, outcome in result.repeats:
+            self._shop.publisher.repeat(pending, outcome)
+        for pending, refused in result.reused:
+            self._shop.publisher.refuse(pending, refused, dead_letter=True, own_id=False)
+        self._queue.extendleft(reversed(result.later))
+        return result.open
+
+    # -- the lock and the state ------------------------------------------------------------------------------------
+
+    async def _has_table(self, batch: Sequence[Pending]) -> bool:
+        """Whether there is a pointer, or is about to be: names that mean nothing get no lock and no state."""
+        if self._lease is not None or self._state.pointer is not None:
+            return True
+        if any(isinstance(p.decoded.intent, CreateTable) for p in batch):
+            return True
+        try:
+            await self._shop.pointers.read(self.table)
+        except NotFound:
+            return False
+        return True
+
+    def _refuse_unknown(self, batch: Sequence[Pending]) -> None:
+        refused = Refused(rule="unknown-table", message=f"there is no table {self.table!r}", hint="fix")
+        for pending in batch:
+            self._shop.publisher.refuse(pending, pending.verdict or refused, dead_letter=True)
+
+    def _publish_unjournaled(self, batch: Sequence[Pending], outcomes: Sequence[Outcome]) -> None:
+        """There was no table, and there still is none: all are refused, and there is no journal to put it in."""
+        for pending, outcome in zip(batch, outcomes, strict=True):
+            assert isinstance(outcome, Rejected)
+            self._shop.publisher.unjournaled(pending, outcome, dead_letter=True)
+
+    async def _hold(self) -> Lease:
+        """The table's lease, acquired if need be. Raises Unavailable when another holds it for too long."""
+        started = time.monotonic()
+        await self._shop.connected()
+        if self._lease is not None and self._shop.leases.is_held(self._lease):
+            return self._lease
+        self._lease, self._stale = None, True
+        lease = await self._shop.leases.acquire(self.table, timeout_s=LOCK_TIMEOUT_S)
+        waited = time.monotonic() - started
+        self._shop.metrics.lock_wait_seconds.observe(waited)
+        self._shop.metrics.stage_seconds.labels("lock").observe(waited)
+        if lease is None:
+            raise Unavailable(f"the lock of {self.table!r} was not free within {LOCK_TIMEOUT_S:.0f} s")
+        self._lease = lease
+        return lease
+
+    async def _follow(self) -> None:
+        """Bring the state to where the pointer is now, unless nobody but this lane can have moved it."""
+        if not self._stale:
+            return
+        try:
+            versioned = await self._shop.pointers.read(self.table)
+        except NotFound:
+            versioned = None
+        await self._timed("load", asyncio.to_thread(self._state.load, versioned))
+        self._stale = False
+
+    async def _placement(self, batch: Sequence[Pending], lease: Lease) -> tuple[list[Lease], Placement]:
+        """The leases that the swap needs, and where tables may be; a create holds the lock over all locations too."""
+        shop = self._shop
+        if not isinstance(batch[0].decoded.intent, CreateTable):
+            return [lease], Placement(warehouse=shop.warehouse, allowed=shop.allowed)
+        extra = await shop.leases.acquire(LOCATIONS_LOCK, timeout_s=LOCK_TIMEOUT_S)
+        if extra is None:
+            raise Unavailable(f"the lock over table locations was not free within {LOCK_TIMEOUT_S:.0f} s")
+        taken = await shop.locations.all()
+        return [lease, extra], Placement(warehouse=shop.warehouse, allowed=shop.allowed, taken=taken)
+
+    async def _release_extra(self, leases: Sequence[Lease], own: Lease) -> None:
+        for lease in leases:
+            if lease is not own:
+                await self._shop.leases.release(lease)
+
+    async def _let_go(self) -> None:
+        if self._lease is None:
+            return
+        lease, self._lease, self._stale = self._lease, None, True
+        try:
+            await self._shop.leases.release(lease)
+        except (Unavailable, Fenced) as error:
+            # The node goes with the session at the latest.
+            self._log.warning("lock not released", reason=str(error))
+
+    # -- what cannot be committed ----------------------------------------------------------------------------------
+
+    async def _refuse_unreadable(self, batch: Sequence[Pending], error: Exception) -> None:
+        """The table's own files do not pass their checks: no commit is made on them, and the table is flagged."""
+        if self.unreadable is None:
+            self._shop.metrics.unreadable_tables.inc()
+        self.unreadable = str(error)
+        self._stale = True
+        self._state = TableState(
+            self.table, reader=self._shop.reader, journal=self._shop.journal, limits=self._shop.limits
+        )
+        self._log.error("table unreadable", reason=str(error))
+        refused = Refused(
+            rule="table-unreadable", message=f"the table's stored state does not pass its checks: {error}", hint="retry"
+        )
+        for pending in batch:
+            self._shop.publisher.refuse(pending, pending.verdict or refused, dead_letter=False)
+
+    def _mark_readable(self) -> None:
+        if self.unreadable is not None:
+            self.unreadable = None
+            self._shop.metrics.unreadable_tables.dec()
+
+    async def _isolate(self, batch: Sequence[Pending], error: Exception) -> None:
+        """A mistake of ours must cost one intent, not the queue: find it, refuse it, commit the others."""
+        self._stale = True
+        if len(batch) > 1:
+            for pending in batch:
+                await self._settle_somehow([pending])
+            return
+        (pending,) = batch
+        refused = Refused(rule="internal-error", message=f"{type(error).__name__}: {error}"[:500], hint="retry")
+        if pending.verdict is None:
+            await self._settle_somehow([msgspec.structs.replace(pending, verdict=refused)])
+        else:
+            self._shop.publisher.refuse(pending, refused, dead_letter=True)
+
+    async def _timed(self, stage: str, work: Awaitable[T]) -> T:
+        started = time.monotonic()
+        try:
+            return await work
+        finally:
+            self._shop.metrics.stage_seconds.labels(stage).observe(time.monotonic() - started)
+
+
+def _attempt(batch_id: str, number: int, now_ms: int) -> Attempt:
+    return Attempt(
+        batch=batch_id, token=uuid7(now_ms=now_ms, entropy=secrets.token_bytes(10)), number=number, now_ms=now_ms
+    )
+
+
+def _unless_late(pending: Pending, *, now_ms: int) -> Pending:
+    deadline_ms = pending.decoded.intent.deadline_ms
+    if pending.verdict is not None or deadline_ms is None or now_ms <= deadline_ms:
+        return pending
+    refused = Refused(
+        rule="deadline-passed", message=f"its deadline passed {now_ms - deadline_ms} ms before it was due", hint="retry"
+    )
+    return msgspec.structs.replace(pending, verdict=refused)

@@ -1,0 +1,118 @@
+"""All lanes of one daemon: an intent finds its table's, a lane with nothing to do goes away."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import structlog
+
+from firn.coordinator.lane import Lane, Workshop
+from firn.coordinator.pending import Pending
+
+IDLE_SWEEP_S = 30.0
+"""How often idle lanes are dropped; their state is read again when an intent comes."""
+
+
+class Lanes:
+    """Lanes by table, and which stream entries are under way in them."""
+
+    def __init__(self, shop: Workshop) -> None:
+        self._shop = shop
+        self._lanes: dict[str, Lane] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._under_way: dict[tuple[int, str], int] = {}
+        self._bytes = 0
+        self._room = asyncio.Event()
+        self._room.set()
+        self._log = structlog.get_logger()
+
+    def put(self, pending: Pending) -> bool:
+        """Queue an intent in its table's lane; False when this very entry is under way already."""
+        key = (pending.entry.shard, pending.entry.entry_id)
+        if key in self._under_way:
+            return False
+        self.admit(pending.entry.shard, pending.entry.entry_id, size=pending.decoded.size)
+        table = pending.decoded.intent.table
+        lane = self._lanes.get(table)
+        if lane is None:
+            lane = self._start(table)
+        lane.put(pending)
+        return True
+
+    def admit(self, shard: int, entry_id: str, *, size: int) -> None:
+        """Count an entry as under way, until `settled`."""
+        self._under_way[shard, entry_id] = size
+        self._bytes += size
+        self._shop.metrics.buffered_bytes.set(self._bytes)
+        if self._bytes >= self._shop.limits.buffered_bytes_max:
+            self._room.clear()
+
+    def under_way(self, shard: int, entry_id: str) -> bool:
+        """Whether the entry is queued, being committed or being published here."""
+        return (shard, entry_id) in self._under_way
+
+    def settled(self, entries: Sequence[tuple[int, str]]) -> None:
+        """These entries have been told and acknowledged, or are given up here."""
+        for entry in entries:
+            self._bytes -= self._under_way.pop(entry, 0)
+        self._shop.metrics.buffered_bytes.set(self._bytes)
+        if self._bytes < self._shop.limits.buffered_bytes_max:
+            self._room.set()
+
+    async def room(self) -> None:
+        """Wait until intents may be taken: back-pressure when the lanes hold too much."""
+        await self._room.wait()
+
+    @property
+    def unreadable(self) -> dict[str, str]:
+        """Tables whose stored state does not pass its checks, with the reason."""
+        return {table: lane.unreadable for table, lane in self._lanes.items() if lane.unreadable is not None}
+
+    @property
+    def depths(self) -> dict[str, int]:
+        """Intents waiting, by table."""
+        return {table: lane.depth for table, lane in self._lanes.items()}
+
+    async def retire(self, tables: set[str] | None = None) -> None:
+        """End these lanes (None: all) after the batch under way; what they had queued stays pending in the streams.
+
+        They are out of the registry at once: an intent that comes meanwhile starts a new lane, which waits for the old
+        one's lock.
+        """
+        chosen = [table for table in self._lanes if tables is None or table in tables]
+        tasks = []
+        for table in chosen:
+            lane = self._lanes.pop(table)
+            tasks.append(self._tasks.pop(table))
+            if lane.unreadable is not None:
+                self._shop.metrics.unreadable_tables.dec()
+            self.settled([(p.entry.shard, p.entry.entry_id) for p in lane.retire()])
+        self._shop.metrics.lanes.set(len(self._lanes))
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def tables(self) -> list[str]:
+        """Tables that have a lane."""
+        return list(self._lanes)
+
+    async def sweep(self) -> None:
+        """Drop lanes that have nothing to do, until cancelled."""
+        while True:
+            await asyncio.sleep(IDLE_SWEEP_S)
+            await self.retire({table for table, lane in self._lanes.items() if lane.idle})
+
+    def _start(self, table: str) -> Lane:
+        lane = self._lanes[table] = Lane(table, self._shop)
+        task = self._tasks[table] = asyncio.create_task(lane.run(), name=f"lane {table}")
+        task.add_done_callback(lambda done: self._ended(table, lane, done))
+        self._shop.metrics.lanes.set(len(self._lanes))
+        return lane
+
+    def _ended(self, table: str, lane: Lane, task: asyncio.Task[None]) -> None:
+        """A lane must not die; when one does, its entries stay pending, and are found again by the intake."""
+        if task.cancelled() or task.exception() is None:
+            return
+        self._log.error("lane died", table=table, error=repr(task.exception()))
+        self.settled([(p.entry.shard, p.entry.entry_id) for p in lane.retire()])
+        if self._lanes.get(table) is lane:
+            del self._lanes[table], self._tasks[table]

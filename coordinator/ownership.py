@@ -1,0 +1,87 @@
+"""Shard ownership: which streams this daemon reads, so that several daemons share the work."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from firn.coordinator.metrics import Metrics
+from firn.model.errors import FirnError
+from firn.model.sharding import assign
+from firn.storage.membership import Membership
+
+RECHECK_S = 2.0
+"""Ownership is looked at on every change of members, and this often in case a notice was lost."""
+
+
+class Ownership:
+    """Takes the shards that are assigned to this daemon, gives up those that are not."""
+
+    def __init__(
+        self,
+        membership: Membership,
+        *,
+        member: str,
+        shards: int,
+        metrics: Metrics,
+        on_release: Callable[[set[int]], Awaitable[None]],
+    ) -> None:
+        self._membership = membership
+        self._member = member
+        self._shards = shards
+        self._metrics = metrics
+        self._on_release = on_release
+        self._owned: set[int] = set()
+        self._changed = asyncio.Event()
+        self._changed.set()
+        self._log = structlog.get_logger()
+
+    def owned(self) -> list[int]:
+        """Shards that are this daemon's now; none while its session is suspended or lost."""
+        return [shard for shard in sorted(self._owned) if self._membership.owns(shard)]
+
+    async def run(self) -> None:
+        """Follow the members until cancelled."""
+        await self._membership.on_change(self._changed.set)
+        while True:
+            try:
+                async with asyncio.timeout(RECHECK_S):
+                    await self._changed.wait()
+            except TimeoutError:
+                pass  # the regular look
+            self._changed.clear()
+            try:
+                await self._rebalance()
+            except (FirnError, OSError) as error:
+                self._log.warning("ownership waits", reason=str(error))
+                await asyncio.sleep(RECHECK_S / 4)
+                self._changed.set()
+
+    async def _rebalance(self) -> None:
+        members = await self._membership.members()
+        if self._member not in members:
+            return  # the session was lost and is not back yet
+        wanted = {shard for shard, owner in assign(self._shards, members).items() if owner == self._member}
+        lost = {shard for shard in self._owned if not self._membership.owns(shard)}
+        surplus = (self._owned - wanted) | lost
+        if surplus:
+            self._owned -= surplus
+            await self._on_release(surplus)
+            for shard in surplus - lost:
+                await self._membership.release_shard(shard)
+            self._log.info("shards released", shards=sorted(surplus), owned=len(self._owned))
+        taken = {shard for shard in sorted(wanted - self._owned) if await self._membership.take_shard(shard)}
+        self._owned |= taken
+        if taken:
+            self._log.info("shards taken", shards=sorted(taken), owned=len(self._owned), members=len(members))
+        self._metrics.shards.set(len(self._owned))
+        if wanted - self._owned:
+            await asyncio.sleep(0.05)  # another daemon is about to give them up
+
+    async def release_all(self) -> None:
+        """Give everything up in good order."""
+        for shard in sorted(self._owned):
+            await self._membership.release_shard(shard)
+        self._owned.clear()

@@ -1,0 +1,230 @@
+"""Publishing: outcomes to writers, events to consumers, then the acknowledgement; always in that order.
+
+By the time something is published it is decided for good, so publishing is retried until Redis takes it. A daemon that
+dies meanwhile loses nothing: the entries are redelivered, and get the same outcomes again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+import structlog
+
+from firn.coordinator.metrics import Metrics
+from firn.coordinator.pending import Pending
+from firn.coordinator.replay.decision import Refused
+from firn.model.errors import FirnError
+from firn.model.event import rejection_event, table_event
+from firn.model.intent import OPERATIONS
+from firn.model.journal import Segment
+from firn.model.limits import Limits
+from firn.model.outcome import Committed, Outcome, Rejected, encode_outcome
+from firn.storage.intent_streams import Entry, IntentStreams, Settlement
+
+OUTCOME_TTL_S = 24 * 3600
+"""How long Redis keeps an outcome; the journal keeps it for good."""
+
+SETTLE_BATCH_MAX = 1_000
+RETRY_S = (0.05, 0.1, 0.2, 0.5, 1.0)
+DEAD_LETTER_PAYLOAD_MAX = 64 * 1024
+"""Bytes of the payload kept in a dead letter: the error says what is wrong, this shows where it came from."""
+
+
+class _Parcel(msgspec.Struct, frozen=True, eq=False):
+    settlements: tuple[Settlement, ...]
+    events: tuple[bytes, ...]
+    taken_at: tuple[float, ...]
+
+
+class Publisher:
+    """Sends what has been decided, in the order in which it was decided."""
+
+    def __init__(
+        self,
+        streams: IntentStreams,
+        *,
+        daemon: str,
+        metrics: Metrics,
+        limits: Limits,
+        wall_ms: Callable[[], int],
+        on_settled: Callable[[Sequence[tuple[int, str]]], None],
+    ) -> None:
+        self._streams = streams
+        self._daemon = daemon
+        self._metrics = metrics
+        self._limits = limits
+        self._wall_ms = wall_ms
+        self._on_settled = on_settled
+        self._queue: asyncio.Queue[_Parcel] = asyncio.Queue()
+        self._log = structlog.get_logger()
+
+    def publish(self, segment: Segment, pendings: Sequence[Pending]) -> None:
+        """Everything that a won batch has to say."""
+        event = table_event(segment, events_bytes_max=self._limits.event_bytes_max)
+        settlements = tuple(
+            self._settlement(pending, decided.outcome, operation=decided.operation)
+            for pending, decided in zip(pendings, segment.decided, strict=True)
+        )
+        self._put(settlements, () if event is None else (msgspec.json.encode(event),), [p.taken_at for p in pendings])
+
+    def repeat(self, pending: Pending, outcome: Outcome) -> None:
+        """The first outcome again, for an intent that was redelivered or resubmitted."""
+        self._metrics.repeats.inc()
+        self._put((self._told(pending, outcome),), (), [pending.taken_at])
+
+    def refuse(self, pending: Pending, refused: Refused, *, dead_letter: bool, own_id: bool = True) -> None:
+        """A refusal that is not in the journal: there is no table to keep it, or the id on record is another intent's.
+
+        With `own_id` False the outcome goes to the reply stream only, not under the intent's id.
+        """
+        intent = pending.decoded.intent
+        outcome = _rejected(intent.intent_id, intent.table, refused, limits=self._limits)
+        self.unjournaled(pending, outcome, dead_letter=dead_letter, own_id=own_id)
+
+    def unjournaled(self, pending: Pending, outcome: Rejected, *, dead_letter: bool, own_id: bool = True) -> None:
+        """As `refuse`, for a rejection that is made already."""
+        settlement = self._settlement(pending, outcome, operation=OPERATIONS[type(pending.decoded.intent)])
+        if not own_id:
+            settlement = msgspec.structs.replace(settlement, intent_id=None)
+        if dead_letter:
+            settlement = msgspec.structs.replace(
+                settlement, dead_letter=_dead_letter(pending.entry, outcome, epoch=pending.epoch)
+            )
+            self._metrics.dead_letters.labels(outcome.rule).inc()
+        self._put((settlement,), (), [pending.taken_at])
+
+    def dead_letter(
+        self, entry: Entry, *, rule: str, message: str, identity: tuple[str | None, str | None, str | None], epoch: str
+    ) -> None:
+        """An entry that is no intent: set aside with the reason, and out of the way.
+
+        `identity` is what could be made out of it: intent id, table, reply stream.
+        """
+        intent_id, table, reply_to = identity
+        refused = Refused(rule=rule, message=message, hint="fix")
+        outcome = _rejected(intent_id or "", table or "", refused, limits=self._limits)
+        event = rejection_event(outcome, daemon=self._daemon, timestamp_ms=self._wall_ms(), dead_letter=True)
+        event = msgspec.structs.replace(event, id=f"{epoch}/{entry.shard}/{entry.entry_id}")
+        self._metrics.dead_letters.labels(rule).inc()
+        self._metrics.intents.labels("unreadable", "rejected").inc()
+        self._metrics.conflicts.labels(rule, "unreadable").inc()
+        settlement = Settlement(
+            shard=entry.shard,
+            entry_id=entry.entry_id,
+            intent_id=intent_id,
+            outcome=encode_outcome(outcome),
+            outcome_ttl_s=OUTCOME_TTL_S,
+            reply_to=reply_to,
+            event=msgspec.json.encode(event),
+            dead_letter=_dead_letter(entry, outcome, epoch=epoch),
+        )
+        self._put((settlement,), (), [time.monotonic()])
+
+    @property
+    def depth(self) -> int:
+        """Parcels that wait to be sent."""
+        return self._queue.qsize()
+
+    async def run(self) -> None:
+        """Send until cancelled."""
+        while True:
+            parcels = [await self._queue.get()]
+            count = len(parcels[0].settlements)
+            while not self._queue.empty() and count < SETTLE_BATCH_MAX:
+                parcels.append(self._queue.get_nowait())
+                count += len(parcels[-1].settlements)
+            await self._send(parcels)
+            for _ in parcels:
+                self._queue.task_done()
+
+    async def drain(self) -> None:
+        """Wait until everything that was put in has been sent."""
+        await self._queue.join()
+
+    async def _send(self, parcels: Sequence[_Parcel]) -> None:
+        settlements = [s for parcel in parcels for s in parcel.settlements]
+        events = [e for parcel in parcels for e in parcel.events]
+        started = time.monotonic()
+        failures = 0
+        while True:
+            try:
+                if events:
+                    await self._streams.publish(events)
+                    events = []
+                await self._streams.settle(settlements)
+                break
+            except (FirnError, OSError) as error:
+                self._log.warning("outcomes wait", reason=str(error), outcomes=len(settlements))
+                await asyncio.sleep(RETRY_S[min(failures, len(RETRY_S) - 1)])
+                failures += 1
+        self._metrics.stage_seconds.labels("publish").observe(time.monotonic() - started)
+        now = time.monotonic()
+        for parcel in parcels:
+            for taken_at in parcel.taken_at:
+                self._metrics.intent_seconds.observe(now - taken_at)
+        self._on_settled([(s.shard, s.entry_id) for s in settlements])
+
+    def _put(self, settlements: tuple[Settlement, ...], events: tuple[bytes, ...], taken_at: Sequence[float]) -> None:
+        self._queue.put_nowait(_Parcel(settlements, events, tuple(taken_at)))
+
+    def _settlement(self, pending: Pending, outcome: Outcome, *, operation: str) -> Settlement:
+        event: bytes | None = None
+        match outcome:
+            case Committed():
+                self._metrics.intents.labels(operation, "committed").inc()
+            case Rejected():
+                self._metrics.intents.labels(operation, "rejected").inc()
+                self._metrics.conflicts.labels(outcome.rule, operation).inc()
+                event = msgspec.json.encode(rejection_event(outcome, daemon=self._daemon, timestamp_ms=self._wall_ms()))
+        return msgspec.structs.replace(self._told(pending, outcome), event=event)
+
+    def _told(self, pending: Pending, outcome: Outcome) -> Settlement:
+        return Settlement(
+            shard=pending.entry.shard,
+            entry_id=pending.entry.entry_id,
+            intent_id=pending.decoded.intent.intent_id,
+            outcome=encode_outcome(outcome),
+            outcome_ttl_s=OUTCOME_TTL_S,
+            reply_to=pending.decoded.intent.reply_to,
+        )
+
+
+def _rejected(intent_id: str, table: str, refused: Refused, *, limits: Limits) -> Rejected:
+    return Rejected(
+        intent_id=intent_id,
+        table=table,
+        rule=refused.rule,
+        message=refused.message,
+        hint=refused.hint,
+        conflicting_snapshot_id=refused.conflicting_snapshot_id,
+        conflicting_intent_id=refused.conflicting_intent_id,
+        conflicting_writer=refused.conflicting_writer,
+        files=refused.files[: limits.rejection_files_max],
+        files_count=len(refused.files),
+        base_snapshot_id=refused.base_snapshot_id,
+    )
+
+
+def _dead_letter(entry: Entry, outcome: Rejected, *, epoch: str) -> bytes:
+    payload = entry.payload if entry.payload is not None else b""
+    letter: dict[str, Any] = {
+        "epoch": epoch,
+        "shard": entry.shard,
+        "entry-id": entry.entry_id,
+        "deliveries": entry.deliveries,
+        "outcome": msgspec.to_builtins(outcome),
+        "payload-bytes": len(payload),
+    }
+    cut = payload[:DEAD_LETTER_PAYLOAD_MAX]
+    try:
+        letter["payload"] = cut.decode("utf-8")
+    except UnicodeDecodeError:
+        letter["payload-base64"] = base64.b64encode(cut).decode("ascii")
+    if entry.payload is None:
+        letter["fields"] = sorted(name.decode("utf-8", "backslashreplace")[:100] for name in entry.fields)[:20]
+    return msgspec.json.encode(letter)

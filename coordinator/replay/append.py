@@ -1,0 +1,104 @@
+"""Append: always applies. Consecutive appends to one branch share a snapshot."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from firn.coordinator.replay.decision import Applied
+from firn.coordinator.replay.draft import DraftManifest
+from firn.coordinator.replay.files_rules import bind_added, require_not_live
+from firn.coordinator.replay.working import Working
+from firn.model.datafile import DataFile
+from firn.model.intent import Append
+from firn.model.manifest import ManifestEntry, Status
+
+APPEND_MODE: Final = "firn.append-mode"
+"""Table property: ``merge`` (default) groups consecutive appends into one snapshot, ``per-intent`` gives each its own."""
+
+MANIFEST_ENTRIES_MAX: Final = 20_000
+"""Entries written into one manifest; more files make more manifests (about 8 MiB each with twenty columns)."""
+
+
+class AppendGroup:
+    """Appends to one branch that will become one snapshot."""
+
+    def __init__(self, working: Working, *, branch: str, leader: str) -> None:
+        self.branch = branch
+        self.snapshot_id = working.snapshot_id_for(leader)
+        self.sequence_number = working.next_sequence_number
+        self.intents: list[tuple[str, str | None]] = []
+        self.summary: dict[str, str] = {}
+        self.files: dict[int, list[DataFile]] = {}
+        self._locations: dict[tuple[int, int], str] = {}
+        self._working = working
+
+    def accepts(self, intent: Append) -> bool:
+        """Whether the intent may share the snapshot: same branch, no summary entry that contradicts another's."""
+        mode = (self._working.metadata.properties if self._working.metadata else {}).get(APPEND_MODE, "merge")
+        return (
+            mode != "per-intent"
+            and intent.branch == self.branch
+            and all(self.summary.get(key, value) == value for key, value in intent.summary.items())
+        )
+
+    def add(self, intent: Append, files: list[DataFile]) -> Applied:
+        """Take the intent's files in; they are live for the intents that follow."""
+        live = self._working.head(self.branch).live
+        self.intents.append((intent.intent_id, intent.writer))
+        self.summary.update(intent.summary)
+        for file in files:
+            of_spec = self.files.setdefault(file.spec_id, [])
+            live.put(file.file_path, manifest=self._location(file.spec_id, len(of_spec) // MANIFEST_ENTRIES_MAX))
+            of_spec.append(file)
+        return Applied(snapshot_id=self.snapshot_id, sequence_number=self.sequence_number)
+
+    def _location(self, spec_id: int, part: int) -> str:
+        location = self._locations.get((spec_id, part))
+        if location is None:
+            location = self._locations[spec_id, part] = self._working.new_manifest_location()
+        return location
+
+    def close(self) -> None:
+        """Draft the group's manifests (a new one per spec, before the old ones) and its snapshot."""
+        working = self._working
+        assert working.metadata is not None
+        drafts = [
+            DraftManifest(
+                location=self._location(spec_id, part),
+                partition_spec_id=spec_id,
+                content="data",
+                entries=tuple(
+                    ManifestEntry(status=Status.ADDED, snapshot_id=self.snapshot_id, data_file=file)
+                    for file in files[part * MANIFEST_ENTRIES_MAX : (part + 1) * MANIFEST_ENTRIES_MAX]
+                ),
+                snapshot_id=self.snapshot_id,
+                sequence_number=self.sequence_number,
+                schema_id=working.metadata.current_schema_id,
+                reuse_key=f"{self.snapshot_id}/{spec_id}/{part}/"
+                + ",".join(intent_id for intent_id, _ in self.intents),
+            )
+            for spec_id, files in self.files.items()
+            for part in range(-(-len(files) // MANIFEST_ENTRIES_MAX))
+        ]
+        working.commit(
+            branch=self.branch,
+            snapshot_id=self.snapshot_id,
+            operation="append",
+            manifests=(*drafts, *working.head(self.branch).manifests),
+            added=[file for files in self.files.values() for file in files],
+            removed=(),
+            intents=self.intents,
+            properties=self.summary,
+        )
+
+
+def bind_append(working: Working, intent: Append) -> list[DataFile]:
+    """The files of an append, checked against the table as it is now.
+
+    Prevents: the same rows twice, through one file being live twice (`duplicate-file`).
+    """
+    working.require(table_uuid=intent.table_uuid)
+    head = working.head(intent.branch)
+    files = bind_added(working, intent.data_files, where="data-files")
+    require_not_live(head, files)
+    return files

@@ -1,0 +1,41 @@
+"""What replay says of one intent: applied, or refused with everything its writer needs to know."""
+
+from __future__ import annotations
+
+import msgspec
+
+from firn.model.outcome import Hint
+
+
+class Applied(msgspec.Struct, frozen=True, kw_only=True):
+    """The intent is part of the new state; both numbers are None where the operation makes no snapshot."""
+
+    snapshot_id: int | None = None
+    sequence_number: int | None = None
+
+
+class Refused(msgspec.Struct, frozen=True, kw_only=True):
+    """The intent conflicts with what the table is now, or asks for what cannot be.
+
+    `conflicting_*` name the commit that came first, as far as it is known. `files` are all files concerned.
+    """
+
+    rule: str
+    message: str
+    hint: Hint
+    conflicting_snapshot_id: int | None = None
+    conflicting_intent_id: str | None = None
+    conflicting_writer: str | None = None
+    files: tuple[str, ...] = ()
+    base_snapshot_id: int | None = None
+
+
+Decision = Applied | Refused
+
+
+class Refusal(Exception):
+    """Raised inside a rule to end the replay of one intent; `replay_intent` turns it into its value."""
+
+    def __init__(self, refused: Refused) -> None:
+        self.refused = refused
+        super().__init__(refused.message)

@@ -1,0 +1,49 @@
+"""Drafts: manifests and snapshots that replay has decided on and nobody has written yet."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from firn.model.manifest import ManifestContent, ManifestEntry, ManifestFile
+from firn.model.snapshot import Snapshot
+
+
+class DraftManifest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """A manifest to be written under `location`.
+
+    `entries` are as they will be stored: those added by this snapshot have no sequence numbers, they inherit them from
+    `sequence_number` when they are read. `reuse_key` is set when the bytes do not depend on what the table was when
+    they were made (only added entries), so that a replayed attempt may keep the file that an earlier one wrote.
+    """
+
+    location: str
+    partition_spec_id: int
+    content: ManifestContent
+    entries: tuple[ManifestEntry, ...]
+    snapshot_id: int
+    sequence_number: int
+    schema_id: int
+    reuse_key: str | None = None
+
+
+ManifestRef = ManifestFile | DraftManifest
+
+
+def location_of(manifest: ManifestRef) -> str:
+    """Where the manifest is or will be: its identity within one attempt."""
+    return manifest.location if isinstance(manifest, DraftManifest) else manifest.manifest_path
+
+
+class DraftSnapshot(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """A snapshot to be committed: its manifests in list order, and the intents it answers."""
+
+    snapshot: Snapshot
+    branch: str
+    manifests: tuple[ManifestRef, ...]
+    intent_ids: tuple[str, ...]
+    first_row_id: int | None = None
+
+
+TableChange = Literal["none", "created", "updated", "dropped"]

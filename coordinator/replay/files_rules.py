@@ -1,0 +1,109 @@
+"""Rules about files that several operations share. Each says which corruption it prevents."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from firn.coordinator.replay.decision import Refusal, Refused
+from firn.coordinator.replay.window import remover_of
+from firn.coordinator.replay.working import Head, Working
+from firn.model.content_file import bind_content_file
+from firn.model.datafile import DataFile
+from firn.model.errors import InvalidInput, InvalidIntent
+from firn.model.intent import ContentFile
+from firn.storage.locations import is_within, normalize
+
+WRITE_DATA_PATH = "write.data.path"
+
+
+def bind_added(working: Working, files: Sequence[ContentFile], *, where: str) -> list[DataFile]:
+    """Data files of the wire, bound to the table.
+
+    Prevents: entries that no reader can decode (spec, partition tuple), and files outside the table, which another
+    table's cleanup could delete or which the writer had no right to (`location-not-allowed`).
+    """
+    assert working.metadata is not None
+    bound: list[DataFile] = []
+    for position, file in enumerate(files):
+        here = f"{where}[{position}]"
+        if file.content != "data" or file.file_format == "puffin":
+            raise Refusal(
+                Refused(
+                    rule="not-a-data-file",
+                    message=f"{here}: {file.content} in {file.file_format} is not a data file",
+                    hint="fix",
+                    files=(file.file_path,),
+                )
+            )
+        require_allowed(working, file.file_path, where=f"{here}.file-path")
+        try:
+            bound.append(bind_content_file(file, working.metadata, where=here))
+        except InvalidIntent as error:
+            raise Refusal(Refused(rule=error.rule, message=str(error), hint="fix", files=(file.file_path,))) from error
+    return bound
+
+
+def require_allowed(working: Working, location: str, *, where: str) -> None:
+    """Refuse a file that is not inside the table's location (or its ``write.data.path``)."""
+    assert working.metadata is not None
+    roots = [working.metadata.location]
+    if data_path := working.metadata.properties.get(WRITE_DATA_PATH):
+        roots.append(data_path)
+    try:
+        normalize(location)
+        if any(is_within(location, root) for root in roots):
+            return
+        reason = f"is outside the table's location {working.metadata.location}"
+    except InvalidInput as error:
+        reason = error.message
+    raise Refusal(
+        Refused(
+            rule="location-not-allowed",
+            message=f"{where}: {location[:300]!r} {reason}",
+            hint="fix",
+            files=(location,),
+        )
+    )
+
+
+def require_not_live(head: Head, files: Sequence[DataFile]) -> None:
+    """Refuse a file that is live already. Prevents: the same rows counted twice."""
+    twice = [f.file_path for f in files if f.file_path in head.live]
+    if twice:
+        raise Refusal(
+            Refused(
+                rule="duplicate-file",
+                message=f"{len(twice)} of {len(files)} files are live in the table already, first {twice[0]}",
+                hint="fix",
+                files=tuple(twice),
+                conflicting_snapshot_id=head.snapshot_id,
+            )
+        )
+
+
+def require_live(working: Working, branch: str, locations: Sequence[str], *, base_snapshot_id: int | None) -> None:
+    """Refuse when a file to be removed is not live.
+
+    Prevents: a rewrite that brings back rows which somebody deleted in the meantime, and deletes that silently do
+    nothing.
+    """
+    head = working.head(branch)
+    missing = [location for location in locations if location not in head.live]
+    if not missing:
+        return
+    winner = remover_of(working, branch, set(missing), since=base_snapshot_id)
+    summary = (winner.summary or {}) if winner is not None else {}
+    by = "" if winner is None else f"; snapshot {winner.snapshot_id} ({winner.operation}) removed it"
+    raise Refusal(
+        Refused(
+            rule="missing-file",
+            message=f"{len(missing)} of {len(locations)} files are not live on {branch!r} any more, "
+            f"first {missing[0]}{by}",
+            hint="replan",
+            files=tuple(missing),
+            conflicting_snapshot_id=None if winner is None else winner.snapshot_id,
+            conflicting_intent_id=summary.get("firn.intent-id"),
+            conflicting_writer=summary.get("firn.writer"),
+            base_snapshot_id=base_snapshot_id,
+        )
+    )

@@ -1,0 +1,316 @@
+"""The table while intents are applied to it: metadata as it would be, heads, drafted snapshots.
+
+A `Working` lives for one attempt of one batch. It never changes the base state it was made from: a lost swap just
+drops it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, Protocol
+
+import msgspec
+
+from firn.coordinator.replay.decision import Refusal, Refused
+from firn.coordinator.replay.draft import DraftManifest, DraftSnapshot, ManifestRef, TableChange
+from firn.coordinator.replay.live_files import LiveFiles
+from firn.model.datafile import DataFile
+from firn.model.limits import Limits
+from firn.model.manifest import ManifestEntry, ManifestFile, Status
+from firn.model.manifest_inheritance import inherit
+from firn.model.manifest_summary import count_entries, least_sequence_number
+from firn.model.metadata import TableMetadata
+from firn.model.metadata_changes import add_snapshot
+from firn.model.partition_path import partition_path
+from firn.model.snapshot import MAIN_BRANCH, Operation, Snapshot
+from firn.model.snapshot_summary import SummaryBuilder
+from firn.model.table_properties import SUMMARY_PARTITION_LIMIT
+from firn.storage.manifest_lists import assign_first_row_ids
+
+SUMMARY_INTENT: Final = "firn.intent-id"
+SUMMARY_INTENTS: Final = "firn.intents"
+SUMMARY_WRITER: Final = "firn.writer"
+SUMMARY_BATCH: Final = "firn.batch-id"
+
+
+class Head:
+    """What a branch points at: manifests in list order, and its live data files."""
+
+    __slots__ = ("base_snapshot_id", "live", "manifests", "snapshot_id")
+
+    def __init__(self, *, snapshot_id: int | None, manifests: tuple[ManifestRef, ...], live: LiveFiles) -> None:
+        self.base_snapshot_id = snapshot_id
+        self.snapshot_id = snapshot_id
+        self.manifests = manifests
+        self.live = live
+
+
+class TableReader(Protocol):
+    """Reads of immutable files that replay may make."""
+
+    def head(self, metadata: TableMetadata, snapshot_id: int | None) -> Head:
+        """Manifests and live files of a snapshot."""
+
+    def manifests(self, metadata: TableMetadata, snapshot: Snapshot) -> tuple[ManifestFile, ...]:
+        """The manifest list of a snapshot."""
+
+    def entries(self, metadata: TableMetadata, manifest: ManifestFile) -> Sequence[ManifestEntry]:
+        """The entries of a stored manifest, with what they inherit filled in."""
+
+
+class Attempt(msgspec.Struct, frozen=True, kw_only=True):
+    """What tells this attempt from others: `token` goes into every new file name.
+
+    `now_ms` is the wall clock; times in metadata are that or later, never falling.
+    """
+
+    batch: str
+    token: str
+    number: int
+    now_ms: int
+
+
+class Placement(msgspec.Struct, frozen=True, kw_only=True):
+    """Where tables may be: `warehouse` holds new ones; `taken` are the locations of all other tables, by name."""
+
+    warehouse: str
+    allowed: tuple[str, ...]
+    taken: Mapping[str, str] = {}
+
+
+class Working:
+    """One table under replay; rules read it, `commit` and the table operations change it."""
+
+    def __init__(
+        self,
+        *,
+        table: str,
+        metadata: TableMetadata | None,
+        heads: dict[int | None, Head],
+        reader: TableReader,
+        attempt: Attempt,
+        placement: Placement,
+        limits: Limits,
+    ) -> None:
+        self.table = table
+        self.base = metadata
+        self.metadata = metadata
+        self.reader = reader
+        self.attempt = attempt
+        self.placement = placement
+        self.limits = limits
+        self.change: TableChange = "none"
+        self.snapshots: list[DraftSnapshot] = []
+        self.heads: dict[str, Head] = {}
+        self._base_heads = heads
+        self._numbered: dict[str, ManifestFile] = {}
+        self._names = 0
+
+    def require(self, *, table_uuid: str | None) -> TableMetadata:
+        """The table's metadata; refuses when there is no table, or another one than the writer means."""
+        if self.metadata is None:
+            raise Refusal(Refused(rule="unknown-table", message=f"there is no table {self.table!r}", hint="fix"))
+        if table_uuid is not None and table_uuid != self.metadata.table_uuid:
+            raise Refusal(
+                Refused(
+                    rule="table-uuid-mismatch",
+                    message=f"{self.table!r} is table {self.metadata.table_uuid} now, not {table_uuid}: "
+                    "it was dropped and made anew",
+                    hint="replan",
+                )
+            )
+        return self.metadata
+
+    def head(self, branch: str) -> Head:
+        """The head of `branch` as it is at this point of the replay; refuses a branch that does not exist."""
+        if branch in self.heads:
+            return self.heads[branch]
+        assert self.metadata is not None
+        ref = self.metadata.refs.get(branch)
+        if ref is None and branch != MAIN_BRANCH:
+            raise Refusal(Refused(rule="unknown-branch", message=f"there is no branch {branch!r}", hint="fix"))
+        if ref is not None and ref.type != "branch":
+            raise Refusal(Refused(rule="not-a-branch", message=f"{branch!r} is a tag: it does not move", hint="fix"))
+        snapshot_id = None if ref is None else ref.snapshot_id
+        base = self._base_heads.get(snapshot_id)
+        if base is None:
+            base = self.reader.head(self.metadata, snapshot_id)
+            self._base_heads[snapshot_id] = base
+        head = Head(snapshot_id=snapshot_id, manifests=base.manifests, live=base.live.branch_off())
+        self.heads[branch] = head
+        return head
+
+    def entries(self, manifest: ManifestRef) -> Sequence[ManifestEntry]:
+        """Entries of a stored or drafted manifest, with what they inherit filled in."""
+        assert self.metadata is not None
+        if isinstance(manifest, ManifestFile):
+            return self.reader.entries(self.metadata, manifest)
+        return inherit(manifest.entries, self.as_manifest_file(manifest))
+
+    def manifests_of(self, snapshot: Snapshot) -> tuple[ManifestRef, ...]:
+        """The manifests of a snapshot of the table or of this attempt."""
+        for draft in self.snapshots:
+            if draft.snapshot.snapshot_id == snapshot.snapshot_id:
+                return draft.manifests
+        assert self.metadata is not None
+        return self.reader.manifests(self.metadata, snapshot)
+
+    def new_manifest_location(self) -> str:
+        """A name for a manifest that no other attempt uses."""
+        assert self.metadata is not None
+        self._names += 1
+        return f"{self.metadata.location}/metadata/{self.attempt.token}-m{self._names - 1}.avro"
+
+    def snapshot_id_for(self, intent_id: str) -> int:
+        """The id of the snapshot that an intent leads: the same on every attempt and on every daemon."""
+        assert self.metadata is not None
+        for salt in range(1_000):
+            seed = f"{self.metadata.table_uuid}/{intent_id}/{salt}".encode()
+            candidate = int.from_bytes(hashlib.blake2b(seed, digest_size=8).digest(), "big") >> 1
+            if candidate and self.metadata.snapshot_by_id(candidate) is None:
+                return candidate
+        raise AssertionError("a thousand 63-bit hashes in a row are taken")
+
+    @property
+    def next_sequence_number(self) -> int:
+        """Sequence number of the next snapshot (0 in v1, which has none)."""
+        assert self.metadata is not None
+        return self.metadata.next_sequence_number
+
+    def commit(
+        self,
+        *,
+        branch: str,
+        snapshot_id: int,
+        operation: Operation,
+        manifests: Iterable[ManifestRef],
+        added: Sequence[DataFile],
+        removed: Sequence[DataFile],
+        intents: Sequence[tuple[str, str | None]],
+        properties: Mapping[str, str],
+    ) -> None:
+        """Draft a snapshot and make it the head of `branch`.
+
+        `manifests` in list order, tombstones of older snapshots are dropped here; `intents` are (id, writer) in order.
+        """
+        metadata = self.metadata
+        assert metadata is not None
+        head = self.head(branch)
+        kept = tuple(m for m in manifests if _has_something_to_say(m, snapshot_id=snapshot_id))
+        parent = None if head.snapshot_id is None else metadata.snapshot_by_id(head.snapshot_id)
+        first_row_id, added_rows = self._assign_row_ids(kept)
+        snapshot = Snapshot(
+            snapshot_id=snapshot_id,
+            parent_snapshot_id=head.snapshot_id,
+            sequence_number=self.next_sequence_number,
+            timestamp_ms=max(self.attempt.now_ms, metadata.last_updated_ms),
+            manifest_list=f"{metadata.location}/metadata/snap-{snapshot_id}-{self.attempt.token}.avro",
+            summary=self._summary(
+                operation,
+                added=added,
+                removed=removed,
+                parent=parent,
+                properties={
+                    **properties,
+                    **self._audit(intents),
+                },
+            ),
+            schema_id=metadata.current_schema_id,
+            first_row_id=first_row_id,
+            added_rows=added_rows,
+        )
+        self.metadata = add_snapshot(metadata, snapshot, branch=branch, now_ms=self.attempt.now_ms)
+        self.change = "updated" if self.change == "none" else self.change
+        self.snapshots.append(
+            DraftSnapshot(
+                snapshot=snapshot,
+                branch=branch,
+                manifests=kept,
+                intent_ids=tuple(intent_id for intent_id, _ in intents),
+                first_row_id=first_row_id,
+            )
+        )
+        head.manifests = kept
+        head.snapshot_id = snapshot_id
+
+    def _audit(self, intents: Sequence[tuple[str, str | None]]) -> dict[str, str]:
+        """Who asked for the snapshot, in its summary: readable by any engine, and by later conflict messages."""
+        audit = {SUMMARY_BATCH: self.attempt.batch, SUMMARY_INTENTS: str(len(intents))}
+        if len(intents) == 1:
+            ((intent_id, writer),) = intents
+            audit[SUMMARY_INTENT] = intent_id
+            if writer is not None:
+                audit[SUMMARY_WRITER] = writer
+        return audit
+
+    def _summary(
+        self,
+        operation: Operation,
+        *,
+        added: Sequence[DataFile],
+        removed: Sequence[DataFile],
+        parent: Snapshot | None,
+        properties: Mapping[str, str],
+    ) -> dict[str, str]:
+        assert self.metadata is not None
+        builder = SummaryBuilder(
+            partition_limit=SUMMARY_PARTITION_LIMIT.of(self.metadata.properties), path_of=self._partition_path
+        )
+        for file in added:
+            builder.added(file)
+        for file in removed:
+            builder.removed(file)
+        return builder.build(operation, previous=parent, properties=properties)
+
+    def _partition_path(self, file: DataFile) -> str:
+        assert self.metadata is not None
+        spec = self.metadata.spec_by_id(file.spec_id)
+        assert spec is not None
+        return partition_path(spec, self.metadata.current_schema, file.partition)
+
+    def _assign_row_ids(self, manifests: Sequence[ManifestRef]) -> tuple[int | None, int | None]:
+        """First row id of a snapshot and the rows it assigns ids to (v3 row lineage), else None twice."""
+        metadata = self.metadata
+        assert metadata is not None
+        if metadata.format_version < 3:
+            return None, None
+        next_row_id = metadata.next_row_id or 0
+        assigned, end = assign_first_row_ids([self.as_manifest_file(m) for m in manifests], next_row_id)
+        for reference, manifest in zip(manifests, assigned, strict=True):
+            if isinstance(reference, DraftManifest):
+                self._numbered[reference.location] = manifest
+        return next_row_id, end - next_row_id
+
+    def as_manifest_file(self, manifest: ManifestRef) -> ManifestFile:
+        """A drafted manifest's list entry as far as it is known before it is written (no length, no ranges)."""
+        if isinstance(manifest, ManifestFile):
+            return manifest
+        known = self._numbered.get(manifest.location)
+        if known is not None:
+            return known
+        counts = count_entries(manifest.entries)
+        least = least_sequence_number(manifest.entries)
+        known = self._numbered[manifest.location] = ManifestFile(
+            manifest_path=manifest.location,
+            manifest_length=0,
+            partition_spec_id=manifest.partition_spec_id,
+            content=manifest.content,
+            sequence_number=manifest.sequence_number,
+            min_sequence_number=manifest.sequence_number if least is None else least,
+            added_snapshot_id=manifest.snapshot_id,
+            added_files_count=counts.added_files,
+            existing_files_count=counts.existing_files,
+            deleted_files_count=counts.deleted_files,
+            added_rows_count=counts.added_rows,
+            existing_rows_count=counts.existing_rows,
+            deleted_rows_count=counts.deleted_rows,
+        )
+        return known
+
+
+def _has_something_to_say(manifest: ManifestRef, *, snapshot_id: int) -> bool:
+    """Whether a manifest belongs in the list of a snapshot: it has live files, or tombstones of this very snapshot."""
+    if isinstance(manifest, DraftManifest):
+        return manifest.snapshot_id == snapshot_id or any(e.status is not Status.DELETED for e in manifest.entries)
+    return manifest.may_have_live_files

@@ -1,0 +1,86 @@
+"""What a lane knows of its table at one version of the pointer."""
+
+from __future__ import annotations
+
+from firn.coordinator.decisions import Decisions
+from firn.coordinator.replay.working import Head, Working
+from firn.coordinator.table_reader import TableReader
+from firn.model.errors import NotFound
+from firn.model.limits import Limits
+from firn.model.metadata import TableMetadata
+from firn.storage.journal import JournalFiles
+from firn.storage.pointers import Pointer, Versioned
+
+
+class TableState:
+    """Pointer, metadata, heads and decisions of one table.
+
+    `version` is the pointer's znode version, None while there is no pointer. Changed only by `load` (what the pointer
+    says now) and `advance` (a swap that was won).
+    """
+
+    def __init__(self, table: str, *, reader: TableReader, journal: JournalFiles, limits: Limits) -> None:
+        self.table = table
+        self.version: int | None = None
+        self.pointer: Pointer | None = None
+        self.metadata: TableMetadata | None = None
+        self.heads: dict[int | None, Head] = {}
+        self.decisions = Decisions(journal, limits=limits)
+        self._reader = reader
+        self._journal = journal
+        self._limits = limits
+
+    def load(self, versioned: Versioned | None) -> None:
+        """Follow the pointer to where it is now; reads what is new. Blocking: call it in a worker thread.
+
+        Raises CorruptFile, InvalidMetadata, Unsupported, NotFound (a file of the table is gone), Unavailable.
+        """
+        if versioned is None:
+            self.version, self.pointer, self.metadata = None, None, None
+            self.heads = {}
+            self.decisions = Decisions(self._journal, limits=self._limits)
+            return
+        pointer = versioned.pointer
+        if self.pointer is not None and self.pointer.uuid != pointer.uuid and pointer.journal_head is None:
+            self.decisions = Decisions(self._journal, limits=self._limits)
+        self.decisions.catch_up(pointer.journal_head)
+        if pointer.dropped:
+            self.metadata, self.heads = None, {}
+        elif self.pointer is None or self.pointer.metadata_location != pointer.metadata_location:
+            self.metadata = self._reader.metadata(pointer.metadata_location)
+            if self.metadata.table_uuid != pointer.uuid:
+                raise NotFound(
+                    f"{pointer.metadata_location} is of table {self.metadata.table_uuid}, the pointer of "
+                    f"{self.table!r} says {pointer.uuid}"
+                )
+            self._forget_old_heads()
+        self.version, self.pointer = versioned.version, pointer
+
+    def advance(self, pointer: Pointer, version: int, working: Working) -> None:
+        """Take over the state of a won swap without reading anything."""
+        self.version, self.pointer = version, pointer
+        self.metadata = working.metadata
+        if working.metadata is None:
+            self.heads = {}
+            return
+        self._adopt(list(working.heads.values()))
+        self._forget_old_heads()
+
+    def _adopt(self, heads: list[Head]) -> None:
+        """Make the heads of a won replay the known ones; those that still share a base part from it by a copy."""
+        bases = [head.base_snapshot_id for head in heads]
+        unmoved = self._current() - {head.snapshot_id for head in heads}
+        for head in heads:
+            if head.snapshot_id == head.base_snapshot_id:
+                continue  # looked at, not changed: the known head stays
+            head.live.adopt(shared=head.base_snapshot_id in unmoved or bases.count(head.base_snapshot_id) > 1)
+            head.base_snapshot_id = head.snapshot_id
+            self.heads[head.snapshot_id] = head
+
+    def _current(self) -> set[int | None]:
+        assert self.metadata is not None
+        return {ref.snapshot_id for ref in self.metadata.refs.values() if ref.type == "branch"} | {None}
+
+    def _forget_old_heads(self) -> None:
+        current = self._current()
+        self.heads = {snapshot_id: head for snapshot_id, head in self.heads.items() if snapshot_id in current}

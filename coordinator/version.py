@@ -1,0 +1,6 @@
+"""The version of the installed distribution."""
+
+from importlib.metadata import version
+from typing import Final
+
+VERSION: Final = version("firn")

@@ -1,0 +1,205 @@
+"""Reading an intent from the wire: every way in which it can be wrong is one named refusal.
+
+The rules raised here (``InvalidIntent.rule``) are those of the door; the rules of replay are in
+`firn.coordinator.replay`. ``docs/replay.md`` lists both.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+import msgspec
+
+from firn.model import strict_json
+from firn.model.errors import InvalidInput, InvalidIntent
+from firn.model.identifiers import check_table_name, intent_id_ms, is_intent_id
+from firn.model.intent import REPLY_STREAM_PREFIX, ContentFile, Intent, added_files, digest_of, removed_files
+from firn.model.limits import Limits
+
+_UNKNOWN_FIELD: Final = re.compile(r"Object contains unknown field `(.*?)`")
+_MISSING_FIELD: Final = re.compile(r"Object missing required field `(.*?)`")
+_UNKNOWN_OPERATION: Final = re.compile(r"Invalid value '(.*?)' - at `\$\.operation`")
+_REPLY_NAME: Final = re.compile(r"[A-Za-z0-9._:-]{1,200}")
+
+
+class DecodedIntent(msgspec.Struct, frozen=True):
+    """An intent that passed the door, with its identity and the size it had on the wire (bytes)."""
+
+    intent: Intent
+    digest: str
+    size: int
+
+
+def decode_intent(payload: bytes, *, limits: Limits) -> DecodedIntent:
+    """The intent in `payload`. Raises InvalidIntent with a rule name, the member concerned and what to do."""
+    if len(payload) > limits.intent_bytes_max:
+        raise InvalidIntent(
+            f"the intent has {len(payload)} bytes, the limit is {limits.intent_bytes_max}",
+            rule="intent-too-large",
+            hint="split the files over several intents",
+        )
+    try:
+        obj = strict_json.loads(
+            payload, where="intent", bytes_max=limits.intent_bytes_max, depth_max=limits.json_depth_max
+        )
+    except InvalidInput as error:
+        raise InvalidIntent(str(error), rule="malformed-json", hint="send one JSON object in UTF-8") from error
+    try:
+        intent = msgspec.convert(obj, Intent)
+    except msgspec.ValidationError as error:
+        raise _explained(str(error)) from error
+    return DecodedIntent(_checked(intent, limits), _checked_digest(intent), len(payload))
+
+
+def identity_of(payload: bytes, *, limits: Limits) -> tuple[str | None, str | None, str | None]:
+    """Intent id, table and reply stream of a payload that may be anything, as far as they can be made out.
+
+    This is for telling the writer of a refused intent; nothing is decided on it.
+    """
+    if len(payload) > limits.intent_bytes_max:
+        return None, None, None
+    try:
+        obj = strict_json.loads(
+            payload, where="intent", bytes_max=limits.intent_bytes_max, depth_max=limits.json_depth_max
+        )
+    except InvalidInput:
+        return None, None, None
+    if not isinstance(obj, dict):
+        return None, None, None
+    intent_id, table, reply_to = obj.get("intent-id"), obj.get("table"), obj.get("reply-to")
+    return (
+        intent_id if isinstance(intent_id, str) and is_intent_id(intent_id) else None,
+        table if _is_table_name(table) else None,
+        reply_to if isinstance(reply_to, str) and _is_reply_stream(reply_to) else None,
+    )
+
+
+def _is_table_name(name: Any) -> bool:
+    try:
+        return isinstance(name, str) and bool(check_table_name(name))
+    except InvalidInput:
+        return False
+
+
+def _is_reply_stream(name: str) -> bool:
+    suffix = name.removeprefix(REPLY_STREAM_PREFIX)
+    return suffix != name and _REPLY_NAME.fullmatch(suffix) is not None
+
+
+def _explained(message: str) -> InvalidIntent:
+    """Msgspec's message, sorted into the rule that a writer can act on."""
+    where = message.rpartition(" - at `$")[2].rstrip("`").lstrip(".") if " - at `$" in message else None
+    if unknown := _UNKNOWN_FIELD.search(message):
+        return InvalidIntent(
+            f"has no member {unknown[1]!r}",
+            rule="unknown-field",
+            where=where or "intent",
+            hint="remove it or mend its spelling; docs/wire-format.md lists the members of each operation",
+        )
+    if missing := _MISSING_FIELD.search(message):
+        return InvalidIntent(f"lacks the member {missing[1]!r}", rule="missing-field", where=where or "intent")
+    if operation := _UNKNOWN_OPERATION.search(message):
+        return InvalidIntent(f"no operation is called {operation[1]!r}", rule="unknown-operation", where="operation")
+    return InvalidIntent(message.partition(" - at `$")[0], rule="invalid-field", where=where or "intent")
+
+
+def _checked(intent: Intent, limits: Limits) -> Intent:
+    if not is_intent_id(intent.intent_id):
+        raise InvalidIntent(
+            f"{intent.intent_id[:80]!r} is not a UUIDv7 in lower case",
+            rule="invalid-intent-id",
+            where="intent-id",
+            hint="make one per intent and keep it when you resubmit",
+        )
+    try:
+        check_table_name(intent.table)
+    except InvalidInput as error:
+        raise InvalidIntent(error.message, rule="invalid-table-name", where="table", hint=error.hint) from error
+    if intent.reply_to is not None and not _is_reply_stream(intent.reply_to):
+        raise InvalidIntent(
+            f"must begin with {REPLY_STREAM_PREFIX!r}, then at most 200 of A-Z a-z 0-9 . _ : -",
+            rule="invalid-reply-to",
+            where="reply-to",
+        )
+    if intent.writer_sequence is not None and intent.writer is None:
+        raise InvalidIntent("is given without a writer", rule="invalid-field", where="writer-sequence")
+    _check_sizes(intent, limits)
+    return intent
+
+
+def _check_sizes(intent: Intent, limits: Limits) -> None:
+    summary_bytes = sum(len(key) + len(value) for key, value in intent.summary.items())
+    if len(intent.summary) > limits.summary_entries_max or summary_bytes > limits.summary_bytes_max:
+        raise InvalidIntent(
+            f"at most {limits.summary_entries_max} entries and {limits.summary_bytes_max} characters",
+            rule="summary-too-large",
+            where="summary",
+        )
+    added, removed = added_files(intent), removed_files(intent)
+    if len(added) + len(removed) > limits.intent_files_max:
+        raise InvalidIntent(
+            f"names {len(added) + len(removed)} files, the limit is {limits.intent_files_max}",
+            rule="too-many-files",
+            hint="split the files over several intents",
+        )
+    _check_unique([f.file_path for f in added], where="data-files")
+    _check_unique(removed, where="removed-data-files")
+    for position, file in enumerate(added):
+        _check_maps(file, where=f"data-files[{position}]")
+
+
+def _check_unique(paths: tuple[str, ...] | list[str], *, where: str) -> None:
+    seen: set[str] = set()
+    for path in paths:
+        if path in seen:
+            raise InvalidIntent(f"names {path!r} twice", rule="duplicate-file", where=where)
+        seen.add(path)
+
+
+def _check_maps(file: ContentFile, *, where: str) -> None:
+    for name in (
+        "column_sizes", "value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds",
+    ):  # fmt: skip
+        value = getattr(file, name)
+        if value is not None and len(value.keys) != len(value.values):
+            raise InvalidIntent(
+                f"{len(value.keys)} keys but {len(value.values)} values",
+                rule="invalid-field",
+                where=f"{where}.{name.replace('_', '-')}",
+            )
+
+
+def _checked_digest(intent: Intent) -> str:
+    digest = digest_of(intent)
+    if intent.digest is not None and intent.digest != digest:
+        raise InvalidIntent(
+            f"is {intent.digest[:64]!r} but the content gives {digest}: the entry was damaged or made by another rule",
+            rule="digest-mismatch",
+            where="digest",
+            hint="submit it again",
+        )
+    return digest
+
+
+def check_age(intent_id: str, *, entry_ms: int, limits: Limits) -> None:
+    """Refuse an intent whose id is too old to be told from a duplicate, or too far in the future.
+
+    `entry_ms` is the queue's clock when the entry was added; the daemon's own clock has no part in this.
+    """
+    age_ms = entry_ms - intent_id_ms(intent_id)
+    if age_ms > limits.dedupe_window_hours * 3_600_000:
+        raise InvalidIntent(
+            f"was made {age_ms // 3_600_000} hours before it was queued, the limit is {limits.dedupe_window_hours}",
+            rule="intent-too-old",
+            where="intent-id",
+            hint="look up its outcome; if there is none, submit the work under a new intent id",
+        )
+    if -age_ms > limits.clock_skew_minutes_max * 60_000:
+        raise InvalidIntent(
+            f"says a time {-age_ms // 60_000} minutes after the queue's clock, the limit is "
+            f"{limits.clock_skew_minutes_max}",
+            rule="clock-skew",
+            where="intent-id",
+            hint="set the writer's clock",
+        )

@@ -1,0 +1,238 @@
+"""The daemon's promises, on in-memory twins."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from firn.model.outcome import Committed, Rejected
+from tests.unit.coordinator.workbench import TABLE, Workbench, append, create, delete, path_of, replace
+
+
+async def test_an_append_is_in_the_table_and_its_writer_is_told() -> None:
+    bench = Workbench()
+    async with bench.daemon():
+        await bench.commit(create())
+        outcome = await bench.commit(append("a", "b"))
+        metadata = await bench.metadata()
+    assert await bench.live() == ["a", "b"]
+    assert outcome.snapshot_id == metadata.current_snapshot_id
+    assert outcome.sequence_number == 1
+    summary = metadata.current_snapshot.summary  # type: ignore[union-attr]
+    assert summary is not None
+    assert (summary["operation"], summary["total-data-files"], summary["total-records"]) == ("append", "2", "20")
+
+
+async def test_appends_that_gather_share_one_snapshot() -> None:
+    bench = Workbench()
+    async with bench.daemon():
+        await bench.commit(create())
+        outcomes = await bench.settle(*(append(f"f{i}") for i in range(50)))
+        metadata = await bench.metadata()
+    assert all(isinstance(o, Committed) for o in outcomes)
+    assert len(await bench.live()) == 50
+    assert len(metadata.snapshots) < 50
+
+
+async def test_deleting_what_was_replaced_is_refused_and_names_the_winner() -> None:
+    bench = Workbench()
+    async with bench.daemon():
+        await bench.commit(create())
+        base = await bench.commit(append("a", "b"))
+        assert base.snapshot_id is not None
+        won = await bench.commit(replace(["a", "b"], ["ab"], base=base.snapshot_id, rows=20, writer="compactor-1"))
+        lost = await bench.refuse(delete("a"))
+    assert lost.rule == "missing-file"
+    assert lost.hint == "replan"
+    assert lost.files == (path_of("a"),)
+    assert lost.conflicting_snapshot_id == won.snapshot_id
+    assert lost.conflicting_writer == "compactor-1"
+    assert await bench.live() == ["ab"]
+
+
+async def test_of_two_rewrites_of_the_same_files_one_wins_even_within_a_batch() -> None:
+    bench = Workbench()
+    async with bench.daemon():
+        await bench.commit(create())
+        base = await bench.commit(append("a", "b", "c"))
+        assert base.snapshot_id is not None
+        outcomes = await bench.settle(
+            replace(["a", "b"], ["ab"], base=base.snapshot_id, rows=20),
+            replace(["b", "c"], ["bc"], base=base.snapshot_id, rows=20),
+            append("d"),
+        )
+    assert [type(o) for o in outcomes] == [Committed, Rejected, Committed]
+    assert await bench.live() == ["ab", "c", "d"]
+
+
+async def test_a_resubmitted_intent_is_committed_once_and_gets_its_first_outcome() -> None:
+    bench = Workbench()
+    async with bench.daemon():
+        await bench.commit(create())
+        intent = append("a")
+        first = await bench.commit(intent)
+        await bench.commit(append("b"))
+        bench.redis.flush_all()
+        assert await bench.commit(intent) == first
+    assert await bench.live() == ["a", "b"]
+
+
+async def test_the_same_intent_twice_in_one_batch_is_committed_once() -> None:
+    bench = Workbench()
+    intent = append("a")
+    async with bench.daemon():
+        await bench.commit(create())
+        await bench.send(intent, intent, intent)
+        await bench.outcome(intent)
+        await bench.commit(append("z"))
+    assert await bench.live() == ["a", "z"]
+
+
+async def test_an_id_used_for_another_content_is_refused_and_the_first_outcome_stays() -> None:
+    bench = Workbench()
+    first = append("a")
+    second = append("b", intent_id=first.intent_id, reply_to="firn:replies:w")
+    async with bench.daemon():
+        await bench.commit(create())
+        told = await bench.commit(first)
+        await bench.send(second)
+        (reply,) = await bench.streams.replies("firn:replies:w", block_ms=2000)
+        assert b"intent-id-reuse" in reply.data
+        assert await bench.outcome(first) == told
+    assert await bench.live() == ["a"]
+
+
+async def test_another_daemon_takes_up_what_the_first_left() -> None:
+    bench = Workbench()
+    intents = [append(f"f{i}") for i in range(20)]
+    async with bench.daemon("a"):
+        await bench.commit(create())
+        first = await bench.commit(intents[0])
+    await bench.send(*intents)
+    async with bench.daemon("b"):
+        outcomes = [await bench.outcome(intent) for intent in intents]
+    assert outcomes[0] == first
+    assert all(isinstance(o, Committed) for o in outcomes)
+    assert len(await bench.live()) == 20
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_an_unanswered_swap_is_resolved_by_reading_never_by_guessing(when: str) -> None:
+    bench = Workbench()
+    async with bench.daemon("a") as daemon:
+        await bench.commit(create())
+        await bench.commit(append("a"))
+        bench.sessions["a"].drop_next_write(when)
+        outcome = await bench.commit(append("b"))
+        assert daemon.metrics.unknown_swaps._value.get() == 1
+    assert await bench.live() == ["a", "b"]
+    assert outcome.snapshot_id == (await bench.metadata()).current_snapshot_id
+    assert len((await bench.metadata()).snapshots) == 2
+
+
+async def test_a_daemon_whose_session_expired_cannot_commit_until_it_has_a_new_lock() -> None:
+    bench = Workbench()
+    async with bench.daemon("a"):
+        await bench.commit(create())
+        await bench.commit(append("a"))
+        bench.zookeeper.expire(bench.sessions["a"])
+        await bench.commit(append("b"))
+    assert await bench.live() == ["a", "b"]
+    tokens = [segment.batch.lock_token for segment in await bench.journal()]
+    assert tokens == sorted(tokens)
+
+
+async def test_two_daemons_share_the_tables_and_keep_every_chain_linear() -> None:
+    bench = Workbench()
+    tables = [f"db.t{i}" for i in range(6)]
+    async with bench.daemon("a"), bench.daemon("b"):
+        await asyncio.sleep(0.3)
+        await bench.settle(*(create(t) for t in tables))
+        intents = [append(f"f{i}", table=t) for i in range(10) for t in tables]
+        outcomes = await bench.settle(*intents)
+        owned = [len(d.ownership.owned()) for d in bench.daemons]
+    assert all(isinstance(o, Committed) for o in outcomes)
+    assert sorted(owned) == [2, 2]
+    for table in tables:
+        assert len(await bench.live(table)) == 10
+        segments = await bench.journal(table)
+        for before, after in zip(segments, segments[1:], strict=False):
+            assert after.batch.previous_segment == before.location
+            assert after.batch.base_metadata == before.batch.new_metadata
+
+
+async def test_bad_entries_are_set_aside_and_the_queue_moves_on() -> None:
+    bench = Workbench()
+    async with bench.daemon():
+        await bench.commit(create())
+        await bench.streams.submit(0, b"not json")
+        await bench.streams.submit(1, b'{"intent-id": "x"}')
+        await bench.streams.submit_fields(2, {b"other": b"1"})
+        await bench.commit(append("a"))
+        letters = await bench.streams.dead_letters()
+        async with asyncio.timeout(5):
+            while len(letters) < 3:
+                await asyncio.sleep(0.01)
+                letters = await bench.streams.dead_letters()
+    assert len(letters) == 3
+    assert await bench.live() == ["a"]
+
+
+async def test_an_entry_in_the_wrong_shard_is_moved_to_its_own() -> None:
+    bench = Workbench()
+    async with bench.daemon():
+        await bench.commit(create())
+        intent = append("a")
+        for shard in range(bench.shards):
+            await bench.streams.submit(shard, __import__("msgspec").json.encode(intent))
+        assert isinstance(await bench.outcome(intent), Committed)
+        await bench.commit(append("b"))
+    assert await bench.live() == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("intent", "rule"),
+    [
+        (append("a", table="db.nowhere"), "unknown-table"),
+        (append("a", branch="dev"), "unknown-branch"),
+        (append("a", table_uuid="00000000-0000-0000-0000-000000000000"), "table-uuid-mismatch"),
+        (append("known"), "duplicate-file"),
+        (delete("never"), "missing-file"),
+        (replace(["known"], ["new"], base=12345), "unknown-base"),
+        (append("a", deadline_ms=1), "deadline-passed"),
+        (create(), "table-exists"),
+        (create("db.other", location=f"memory://wh/{TABLE.replace('.', '/')}/inner"), "location-taken"),
+        (create("db.other", location="memory://elsewhere/x"), "location-not-allowed"),
+    ],
+)
+async def test_what_cannot_be_is_refused_by_its_rule_and_changes_nothing(intent: object, rule: str) -> None:
+    bench = Workbench()
+    async with bench.daemon():
+        await bench.commit(create())
+        await bench.commit(append("known"))
+        before = await bench.metadata()
+        outcome = await bench.refuse(intent)  # type: ignore[arg-type]
+        assert outcome.rule == rule
+        assert outcome.message
+        assert await bench.metadata() == before
+
+
+async def test_a_dropped_table_still_answers_for_its_intents_and_its_name_can_come_back() -> None:
+    from firn.model.intent import DropTable
+    from tests.unit.coordinator.workbench import new_id
+
+    bench = Workbench()
+    async with bench.daemon():
+        await bench.commit(create())
+        intent = append("a")
+        first = await bench.commit(intent)
+        drop = DropTable(intent_id=new_id(), table=TABLE)
+        dropped = await bench.commit(drop)
+        assert (await bench.refuse(append("b"))).rule == "unknown-table"
+        bench.redis.flush_all()
+        assert await bench.commit(drop) == dropped
+        assert await bench.commit(intent) == first
+        await bench.commit(create())
+        await bench.commit(append("c"))
+    assert await bench.live() == ["c"]
