@@ -36,9 +36,10 @@ from firn.model.expressions.predicates import (
     not_,
     or_,
     set_predicate,
+    transform_of,
 )
 from firn.model.schema import Schema
-from firn.model.transforms import Identity, UnknownTransform, Void, parse_transform
+from firn.model.transforms import Identity, UnknownTransform, Void
 from firn.model.types import (
     STRING,
     UNKNOWN,
@@ -94,7 +95,7 @@ def bind_term(
     if not isinstance(term, TransformTerm):
         return _bind_reference(term, schema, case_sensitive=case_sensitive, where=where)
     reference = _bind_reference(term.reference, schema, case_sensitive=case_sensitive, where=where)
-    transform = parse_transform(term.transform, where=where)
+    transform = transform_of(term.transform, where=where)
     match transform:
         case Identity():
             return reference

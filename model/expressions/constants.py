@@ -16,6 +16,7 @@ from firn.model.types import (
     BINARY,
     DATE,
     DECIMAL_PRECISION_MAX,
+    DOUBLE,
     TIME,
     TIMESTAMP,
     TIMESTAMPTZ,
@@ -73,6 +74,8 @@ def constant(value: Any) -> Constant:
             return Constant(value, UUID)
         case bytes() | bytearray() | memoryview():
             return Constant(bytes(value), BINARY)
+        case float() if math.isinf(value):
+            return Constant(value, DOUBLE)
         case Decimal():
             return _decimal_constant(value)
     return Constant(value)

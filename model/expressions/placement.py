@@ -49,6 +49,7 @@ _FLOAT_MAX: Final = struct.unpack("<f", b"\xff\xff\x7f\x7f")[0]
 _FLOAT_MIDPOINT: Final = 3.4028235677973366e38
 """Numbers below this round to the largest 32-bit float, numbers from it on to infinity."""
 
+_INFINITIES: Final[Mapping[Any, float]] = {"Infinity": math.inf, "-Infinity": -math.inf}
 _DOUBLE_MAX: Final = 1.7976931348623157e308
 _DECIMAL_EXPONENT_MAX: Final = 400
 """Powers of ten past which a decimal is beyond every type's range or precision; none larger is computed with."""
@@ -79,6 +80,8 @@ def place(constant: Constant, type: Type, *, where: str) -> Place:
         case PrimitiveType(name="int" | "long" as name):
             return _among_integers(_number(constant, type, where), *_RANGES[name])
         case PrimitiveType(name="float" | "double" as name):
+            if constant.value in _INFINITIES:  # the JSON form
+                return Exact(_INFINITIES[constant.value])
             return _among_floats(_number(constant, type, where), name)
         case DecimalType(precision=precision, scale=scale):
             limit = 10**precision - 1

@@ -19,6 +19,7 @@ import msgspec
 from firn.model.errors import InvalidInput
 from firn.model.expressions.constants import Constant, constant
 from firn.model.expressions.rendering import VALUES_MAX, render_name, render_predicate, render_value
+from firn.model.transforms import Transform, parse_transform
 from firn.model.types import DOUBLE, FLOAT, Type
 
 Operation = Literal[
@@ -240,6 +241,14 @@ def ref_id(field_id: int) -> IdReference:
 def transformed(transform: str, column: str | Reference) -> TransformTerm:
     """``transformed("bucket[16]", "id")``: a partition transform of a column."""
     return TransformTerm(transform, _reference(column))
+
+
+def transform_of(text: str, *, where: str) -> Transform:
+    """The transform of a term; raises InvalidInput naming `where` for a text that names none."""
+    try:
+        return parse_transform(text)
+    except InvalidInput as exc:
+        raise InvalidInput(exc.message, where=where, hint=exc.hint) from None
 
 
 def predicate(op: Operation, column: str | Term, values: Iterable[Any] = ()) -> Predicate:
