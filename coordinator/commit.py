@@ -45,6 +45,13 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     written: dict[str, ManifestFile]
 
 
+class _Moved(msgspec.Struct, frozen=True):
+    """The metadata file before and after; None where there is no table."""
+
+    base: str | None
+    new: str | None
+
+
 class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     """A batch ready to be swapped in.
 
@@ -256,8 +263,7 @@ def _segment(
     retried: Sequence[Retried],
     lock_token: int,
     attempt: Attempt,
-    base_location: str | None,
-    new_location: str | None,
+    moved: _Moved,
 ) -> Segment:
     decisions = state.decisions
     metadata = working.metadata
@@ -289,8 +295,8 @@ def _segment(
             daemon=plan.daemon,
             lock_token=lock_token,
             timestamp_ms=attempt.now_ms,
-            base_metadata=base_location,
-            new_metadata=new_location,
+            base_metadata=moved.base,
+            new_metadata=moved.new,
             previous_segment=decisions.head,
             previous_checkpoint=decisions.last_checkpoint,
             since_checkpoint=decisions.since_checkpoint + len(decided),

@@ -170,7 +170,7 @@ class Lane:
             except (CorruptFile, InvalidInput, NotFound) as error:
                 await self._refuse_unreadable(batch, error)
                 return
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - a mistake of ours must not stop the other intents
                 self._log.exception("batch failed", intents=len(batch))
                 await self._isolate(batch, error)
                 return

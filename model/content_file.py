@@ -8,7 +8,7 @@ from firn.model.datafile import DataFile
 from firn.model.errors import FirnError, InvalidIntent
 from firn.model.intent import ContentFile, CountMap, ValueMap
 from firn.model.metadata import TableMetadata
-from firn.model.partitioning import partition_from_json, partition_to_json, partition_type
+from firn.model.partitioning import check_writable, partition_from_json, partition_to_json, partition_type
 from firn.model.types import StructType
 
 _HEX_BYTES_MAX: Final = 64 * 1024
@@ -31,6 +31,7 @@ def bind_content_file(file: ContentFile, metadata: TableMetadata, *, where: str)
     partition_struct = _partition_struct(metadata, file.spec_id)
     try:
         partition = partition_from_json(partition_struct, list(file.partition), where=f"{where}.partition")
+        check_writable(spec, partition, where=f"{where}.partition")
     except FirnError as error:
         raise InvalidIntent(
             str(error), rule="invalid-partition", hint=f"spec {file.spec_id} wants {partition_struct}"
@@ -89,7 +90,7 @@ def content_file_of(file: DataFile, metadata: TableMetadata) -> ContentFile:
 def _partition_struct(metadata: TableMetadata, spec_id: int) -> StructType:
     spec = next(s for s in metadata.partition_specs if s.spec_id == spec_id)
     schema = next(s for s in metadata.schemas if s.schema_id == metadata.current_schema_id)
-    return partition_type(spec, schema)
+    return partition_type(spec, schema, older=metadata.schemas)
 
 
 def _counts(counts: CountMap | None) -> dict[int, int] | None:

@@ -13,7 +13,7 @@ from firn.model.intent import Append
 from firn.model.manifest import ManifestEntry, Status
 
 APPEND_MODE: Final = "firn.append-mode"
-"""Table property: ``merge`` (default) groups consecutive appends into one snapshot, ``per-intent`` gives each its own."""
+"""Table property: ``merge`` (default) lets consecutive appends share a snapshot, ``per-intent`` gives each its own."""
 
 MANIFEST_ENTRIES_MAX: Final = 20_000
 """Entries written into one manifest; more files make more manifests (about 8 MiB each with twenty columns)."""

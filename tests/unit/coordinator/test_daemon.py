@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import pairwise
 
 import pytest
 
+from firn.model.intent import DropTable, encode_intent
 from firn.model.outcome import Committed, Rejected
-from tests.unit.coordinator.workbench import TABLE, Workbench, append, create, delete, path_of, replace
+from tests.unit.coordinator.workbench import TABLE, Workbench, append, create, delete, new_id, path_of, replace
 
 
 async def test_an_append_is_in_the_table_and_its_writer_is_told() -> None:
@@ -157,7 +159,7 @@ async def test_two_daemons_share_the_tables_and_keep_every_chain_linear() -> Non
     for table in tables:
         assert len(await bench.live(table)) == 10
         segments = await bench.journal(table)
-        for before, after in zip(segments, segments[1:], strict=False):
+        for before, after in pairwise(segments):
             assert after.batch.previous_segment == before.location
             assert after.batch.base_metadata == before.batch.new_metadata
 
@@ -185,7 +187,7 @@ async def test_an_entry_in_the_wrong_shard_is_moved_to_its_own() -> None:
         await bench.commit(create())
         intent = append("a")
         for shard in range(bench.shards):
-            await bench.streams.submit(shard, __import__("msgspec").json.encode(intent))
+            await bench.streams.submit(shard, encode_intent(intent))
         assert isinstance(await bench.outcome(intent), Committed)
         await bench.commit(append("b"))
     assert await bench.live() == ["a", "b"]
@@ -219,9 +221,6 @@ async def test_what_cannot_be_is_refused_by_its_rule_and_changes_nothing(intent:
 
 
 async def test_a_dropped_table_still_answers_for_its_intents_and_its_name_can_come_back() -> None:
-    from firn.model.intent import DropTable
-    from tests.unit.coordinator.workbench import new_id
-
     bench = Workbench()
     async with bench.daemon():
         await bench.commit(create())
