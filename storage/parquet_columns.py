@@ -105,7 +105,7 @@ def _file_field(field: pa.Field, counter: _Counter, *, depth: int, location: str
         raise InvalidInput(
             f"the file's schema is deeper than {TYPE_DEPTH_MAX} or has more than {COLUMNS_MAX} fields", where=location
         )
-    type = _storage_type(field.type)
+    type = storage_type(field.type)
     kind, inner = _children(type)
     leaf = -1
     if kind == "leaf":
@@ -132,7 +132,7 @@ def arrow_field_id(field: pa.Field) -> int | None:
     return None if field_id is None or field_id < 0 else field_id
 
 
-def _storage_type(type: pa.DataType) -> pa.DataType:
+def storage_type(type: pa.DataType) -> pa.DataType:
     """What is stored for extension, dictionary and run-end encoded types."""
     while True:
         if isinstance(type, pa.BaseExtensionType):
