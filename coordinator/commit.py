@@ -107,9 +107,15 @@ def prepare(
     if state.pointer is None and working.metadata is None:
         return Prepared(working=working, outcomes=outcomes, files=(), segment=None, change=None)
     segment = _segment(
-        plan, state, working, outcomes=outcomes, retried=retried, lock_token=lock_token, attempt=attempt,
-        base_location=base_location, new_location=new_location,
-    )  # fmt: skip
+        plan,
+        state,
+        working,
+        outcomes=outcomes,
+        retried=retried,
+        lock_token=lock_token,
+        attempt=attempt,
+        moved=_Moved(base_location, new_location),
+    )
     files.append((segment.location, pack_segment(segment)))
     pointer = _pointer(state, working, plan.pendings, segment=segment, new_location=new_location)
     return Prepared(
