@@ -110,7 +110,8 @@ class _Compiler:
 
     def __init__(self) -> None:
         self._nodes = 0
-        self._names: dict[str, Any] = {}
+        self._names: dict[str, tuple[Any, str]] = {}  # by full name: the definition, and the namespace it stands in
+        self._namespace = ""
 
     def compile(self, schema: Any, *, where: str, depth: int) -> tuple[Any, AvroType]:
         """The layout for fastavro and the checked type."""
@@ -137,15 +138,31 @@ class _Compiler:
                 scale=_integer(properties, "scale"),
             )
         if kind in _NAMED:
-            name = _text(properties, "name")
-            if name is not None:
-                self._names[name] = self._names[name.rpartition(".")[2]] = schema
-            return self._record(properties, where, depth) if kind == "record" else self._fixed(properties, where)
+            return self._named(properties, kind=kind, where=where, depth=depth)
         if kind in {"array", "map"}:
             return self._collection(properties, kind=kind, where=where, depth=depth)
-        if kind in self._names:
-            return self.compile(self._names[kind], where=where, depth=depth + 1)
-        raise InvalidInput(f"unknown Avro type {kind[:80]!r}", where=where)
+        defined = self._names.get(self._full_name(kind)) or self._names.get(kind)
+        if defined is None:
+            raise InvalidInput(f"unknown Avro type {kind[:80]!r}", where=where)
+        outer = self._namespace
+        definition, self._namespace = defined
+        compiled = self.compile(definition, where=where, depth=depth + 1)
+        self._namespace = outer
+        return compiled
+
+    def _named(self, schema: dict[str, Any], *, kind: str, where: str, depth: int) -> tuple[Any, AvroType]:
+        """Define a type, whose namespace is that of the names inside it."""
+        outer = self._namespace
+        full_name = self._full_name(_text(schema, "name") or "", _text(schema, "namespace"))
+        self._names[full_name] = (schema, outer)
+        self._namespace = full_name.rpartition(".")[0]
+        compiled = self._record(schema, where, depth) if kind == "record" else self._fixed(schema, where)
+        self._namespace = outer
+        return compiled
+
+    def _full_name(self, name: str, namespace: str | None = None) -> str:
+        space = self._namespace if namespace is None else namespace
+        return f"{space}.{name}" if space and "." not in name else name
 
     def _union(self, schema: list[Any], *, where: str, depth: int) -> tuple[Any, AvroType]:
         others = [branch for branch in schema if branch != "null"]
