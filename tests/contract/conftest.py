@@ -1,0 +1,17 @@
+"""The worlds that the contract suite runs in."""
+
+from contextlib import AsyncExitStack
+
+import pytest
+import pytest_asyncio
+
+from tests.contract.coordination_worlds import MemoryWorld, ZooKeeperWorld
+
+
+@pytest_asyncio.fixture(params=["memory", pytest.param("zookeeper", marks=pytest.mark.integration)])
+async def world(request):
+    if request.param == "memory":
+        yield MemoryWorld()
+        return
+    async with AsyncExitStack() as stack:
+        yield ZooKeeperWorld(request.getfixturevalue("zk_hosts"), stack)
