@@ -120,10 +120,12 @@ def with_ref(metadata: TableMetadata, name: str, ref: SnapshotRef, *, logged_ms:
     refs = {**metadata.refs, name: ref}
     if name != MAIN_BRANCH:
         return replace(metadata, refs=refs)
-    entry = SnapshotLogEntry(
-        snapshot_id=ref.snapshot_id, timestamp_ms=metadata.last_updated_ms if logged_ms is None else logged_ms
-    )
     log = metadata.snapshot_log
+    at_ms = metadata.last_updated_ms if logged_ms is None else logged_ms
+    if log:
+        # A snapshot made earlier than the last change, or by a slow clock: readers search the log by time.
+        at_ms = max(at_ms, log[-1].timestamp_ms)
+    entry = SnapshotLogEntry(snapshot_id=ref.snapshot_id, timestamp_ms=at_ms)
     if metadata.current_snapshot_id != ref.snapshot_id or not log:
         log = (*log, entry)
     return replace(metadata, refs=refs, current_snapshot_id=ref.snapshot_id, snapshot_log=log)
@@ -177,27 +179,28 @@ def remove_ref(metadata: TableMetadata, name: str, *, now_ms: int) -> TableMetad
 
 
 def remove_snapshots(metadata: TableMetadata, snapshot_ids: Collection[int], *, now_ms: int) -> TableMetadata:
-    """The metadata without some snapshots, their statistics, and the references that named them.
+    """The metadata without some snapshots and their statistics.
 
     The snapshot log loses everything up to the last entry of a removed snapshot: with only that entry gone, readers
     would take the snapshot before it for current at a time when it was not. Ids that are not there change nothing.
+    Raises InvalidMetadata for a snapshot that a reference names: dropping a branch must be said, not implied.
     """
     removed = {snapshot_id for snapshot_id in snapshot_ids if metadata.snapshot_by_id(snapshot_id) is not None}
     if not removed:
         return metadata
+    for name, ref in metadata.refs.items():
+        if ref.snapshot_id in removed:
+            raise InvalidMetadata(f"cannot remove snapshot {ref.snapshot_id}: still referenced", where=f"refs.{name}")
     log: list[SnapshotLogEntry] = []
     for entry in metadata.snapshot_log:
         if entry.snapshot_id in removed or metadata.snapshot_by_id(entry.snapshot_id) is None:
             log.clear()
         else:
             log.append(entry)
-    refs = {name: ref for name, ref in metadata.refs.items() if ref.snapshot_id not in removed}
     return replace(
         metadata,
         snapshots=tuple(snapshot for snapshot in metadata.snapshots if snapshot.snapshot_id not in removed),
         snapshot_log=tuple(log),
-        refs=refs,
-        current_snapshot_id=None if metadata.current_snapshot_id in removed else metadata.current_snapshot_id,
         statistics=tuple(item for item in metadata.statistics if item["snapshot-id"] not in removed),
         partition_statistics=tuple(
             item for item in metadata.partition_statistics if item["snapshot-id"] not in removed

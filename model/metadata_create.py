@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -11,9 +10,11 @@ import msgspec
 from firn.model.errors import InvalidMetadata, Unsupported
 from firn.model.metadata import FORMAT_VERSION_DEFAULT, FORMAT_VERSION_MAX, TableMetadata
 from firn.model.metadata_check import check_metadata, strip_slashes
+from firn.model.metrics_modes import parse_mode
 from firn.model.partitioning import PARTITION_FIELD_ID_START, UNPARTITIONED, PartitionSpec, check_spec
-from firn.model.schema import Schema, assign_fresh_ids, check_unique_ids
-from firn.model.sorting import UNSORTED, SortOrder
+from firn.model.schema import Schema, assign_fresh_ids
+from firn.model.schema_rules import validate_schema
+from firn.model.sorting import UNSORTED, SortOrder, check_order
 from firn.model.table_properties import (
     ENCRYPTION_KEY_ID,
     METRICS_COLUMN_PREFIX,
@@ -26,8 +27,6 @@ from firn.model.table_properties import (
 
 SORT_ORDER_ID_START: Final = 1
 """Id of a new table's sort order, when it has one; 0 is unsorted."""
-
-_METRICS_MODE: Final = re.compile(r"none|counts|full|truncate\([1-9][0-9]{0,8}\)", re.IGNORECASE)
 
 replace = msgspec.structs.replace
 
@@ -57,16 +56,16 @@ def new_table_metadata(
         raise InvalidMetadata("must not be empty", where="table-uuid")
     if not strip_slashes(location):
         raise InvalidMetadata("must not be empty", where="location")
-    stored = {PARQUET_COMPRESSION.name: PARQUET_COMPRESSION_NEW_TABLES, **(properties or {})}
+    validate_schema(schema, format_version=format_version)
+    stored = stored_properties(properties)
     check_new_properties(stored, schema)
-    check_format_version(schema, format_version)
-    check_unique_ids(schema)
     fresh_schema, last_column_id = assign_fresh_ids(replace(schema, schema_id=0))
     # Both walks visit the fields in one order, so this holds even where names are ambiguous.
     new_ids = dict(zip(schema.fields_by_id, fresh_schema.fields_by_id, strict=True))
     fresh_spec = _fresh_spec(spec, new_ids)
     check_spec(fresh_spec, fresh_schema, format_version=format_version, new_table=True)
-    fresh_order = fresh_sort_order(order, new_ids, order_id=SORT_ORDER_ID_START)
+    fresh_order = _fresh_sort_order(order, new_ids)
+    check_order(fresh_order, fresh_schema, format_version=format_version)
     metadata = TableMetadata(
         format_version=format_version,
         table_uuid=table_uuid,
@@ -91,7 +90,7 @@ def _fresh_spec(spec: PartitionSpec, new_ids: Mapping[int, int]) -> PartitionSpe
     fields = tuple(
         replace(
             field,
-            source_ids=fresh_source_ids(field.source_ids, new_ids, where=f"partition-spec.fields[{i}]"),
+            source_ids=_fresh_source_ids(field.source_ids, new_ids, where=f"partition-spec.fields[{i}]"),
             field_id=PARTITION_FIELD_ID_START + i,
         )
         for i, field in enumerate(spec.fields)
@@ -99,18 +98,18 @@ def _fresh_spec(spec: PartitionSpec, new_ids: Mapping[int, int]) -> PartitionSpe
     return replace(spec, spec_id=0, fields=fields)
 
 
-def fresh_sort_order(order: SortOrder, new_ids: Mapping[int, int], *, order_id: int) -> SortOrder:
+def _fresh_sort_order(order: SortOrder, new_ids: Mapping[int, int]) -> SortOrder:
     """The order bound to new column ids; an empty one is the unsorted order 0."""
     if not order.fields:
         return UNSORTED
     fields = tuple(
-        replace(field, source_ids=fresh_source_ids(field.source_ids, new_ids, where=f"sort-order.fields[{i}]"))
+        replace(field, source_ids=_fresh_source_ids(field.source_ids, new_ids, where=f"sort-order.fields[{i}]"))
         for i, field in enumerate(order.fields)
     )
-    return replace(order, order_id=order_id, fields=fields)
+    return replace(order, order_id=SORT_ORDER_ID_START, fields=fields)
 
 
-def fresh_source_ids(source_ids: tuple[int, ...], new_ids: Mapping[int, int], *, where: str) -> tuple[int, ...]:
+def _fresh_source_ids(source_ids: tuple[int, ...], new_ids: Mapping[int, int], *, where: str) -> tuple[int, ...]:
     """The columns' new ids; raises InvalidMetadata for one that the schema has not."""
     for source_id in source_ids:
         if source_id not in new_ids:
@@ -118,12 +117,9 @@ def fresh_source_ids(source_ids: tuple[int, ...], new_ids: Mapping[int, int], *,
     return tuple(new_ids[source_id] for source_id in source_ids)
 
 
-def check_format_version(schema: Schema, format_version: int) -> None:
-    """Refuse a schema that older readers of this format version would not understand."""
-    if schema.min_format_version > format_version:
-        raise InvalidMetadata(
-            f"needs format version {schema.min_format_version}, the table has {format_version}", where="schema"
-        )
+def stored_properties(properties: Mapping[str, str] | None) -> dict[str, str]:
+    """A new table's properties: the given ones, and those whose default for new tables differs from that for old."""
+    return {PARQUET_COMPRESSION.name: PARQUET_COMPRESSION_NEW_TABLES, **(properties or {})}
 
 
 def check_new_properties(properties: Mapping[str, str], schema: Schema) -> None:
@@ -139,7 +135,7 @@ def check_new_properties(properties: Mapping[str, str], schema: Schema) -> None:
     check_properties(properties)
     for name, value in properties.items():
         is_column = name.startswith(METRICS_COLUMN_PREFIX)
-        if (is_column or name == METRICS_DEFAULT) and not _METRICS_MODE.fullmatch(value.strip()):
+        if (is_column or name == METRICS_DEFAULT) and parse_mode(value) is None:
             raise InvalidMetadata(
                 f"must be none, counts, truncate(length) or full, not {value[:40]!r}", where=f"properties.{name}"
             )

@@ -141,14 +141,26 @@ def _required_since_v2(key: str, version: int, where: str) -> InvalidMetadata:
 def _schemas(members: dict[str, Any], version: int, where: str) -> tuple[tuple[Schema, ...], int]:
     listed = list_or_none(members, "schemas", where=where)
     if listed is not None:
-        schemas = tuple(schema_from_json(item, where=f"{join(where, 'schemas')}[{i}]") for i, item in enumerate(listed))
-        return schemas, int_of(members, "current-schema-id", where=where)
+        schemas = tuple(_schema(item, f"{join(where, 'schemas')}[{i}]") for i, item in enumerate(listed))
+        current_id = int_of(members, "current-schema-id", where=where)
+        if all(schema.schema_id != current_id for schema in schemas):
+            raise InvalidMetadata(
+                f"cannot find schema with current-schema-id={current_id} from schemas",
+                where=join(where, "current-schema-id"),
+            )
+        return schemas, current_id
     if version > 1:
         raise _required_since_v2("schemas", version, where)
     if members.get("schema") is None:
         raise missing("schema", where=where)
-    schema = schema_from_json(members["schema"], where=join(where, "schema"))
+    schema = _schema(members["schema"], join(where, "schema"))
     return (schema,), schema.schema_id
+
+
+def _schema(obj: Any, where: str) -> Schema:
+    """A schema that says its type, as the specification's JSON form has it and Java requires."""
+    str_of(as_object(obj, where=where), "type", where=where)
+    return schema_from_json(obj, where=where)
 
 
 def _specs(members: dict[str, Any], version: int, where: str) -> tuple[tuple[PartitionSpec, ...], int]:
