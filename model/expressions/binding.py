@@ -102,7 +102,9 @@ def bind_term(
         case Void() | UnknownTransform():
             raise InvalidInput(f"{term.transform} is not a transform to filter by", where=where)
     if not transform.can_transform(reference.type):
-        raise InvalidInput(f"{transform} does not apply to {reference}, a {reference.type}", where=where)
+        raise InvalidInput(
+            f"{transform} does not apply to {reference}, which has type {_kind(reference.type)}", where=where
+        )
     return BoundTransform(transform=str(transform), reference=reference, type=transform.result_type(reference.type))
 
 
@@ -160,9 +162,9 @@ def bind_predicate(op: Operation, term: BoundTerm, constants: tuple[Constant, ..
     if term.type == UNKNOWN:  # always null
         return Truth(op in MATCHES_NULL)
     if not _comparable(term.type):
-        raise InvalidInput(f"{term} is a {_kind(term.type)}, which only is-null and not-null apply to", where=where)
+        raise InvalidInput(f"{term} has type {_kind(term.type)}, which only is-null and not-null apply to", where=where)
     if op in {"starts-with", "not-starts-with"} and term.type != STRING:
-        raise InvalidInput(f"{op} is for strings, {term} is a {term.type}", where=where)
+        raise InvalidInput(f"{op} is for strings, {term} has type {term.type}", where=where)
     places = [place(c, term.type, where=where) for c in constants]
     if op in {"in", "not-in"}:
         return set_predicate(op, term, [p.value for p in places if isinstance(p, Exact)])
@@ -171,7 +173,7 @@ def bind_predicate(op: Operation, term: BoundTerm, constants: tuple[Constant, ..
 
 def _bind_test(op: Operation, term: BoundTerm, where: str) -> Expression:
     if op in {"is-nan", "not-nan"} and not term.floating:
-        raise InvalidInput(f"{op} is for float and double, {term} is a {_kind(term.type)}", where=where)
+        raise InvalidInput(f"{op} is for float and double, {term} has type {_kind(term.type)}", where=where)
     if op in {"is-null", "not-null"}:
         if term.type == UNKNOWN:
             return Truth(op == "is-null")
