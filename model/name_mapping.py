@@ -152,33 +152,31 @@ def update_name_mapping(mapping: NameMapping, *, before: Schema, after: Schema) 
     """The mapping for a schema that evolved: renamed fields gain their new name, added ones a mapping of their own.
 
     A name goes to the field that has it in `after` and is taken from any other: files written from now on mean that
-    one. Old names and dropped fields stay otherwise, because files that have them do.
+    one. Old names and dropped fields stay otherwise, because files that have them do; fields that were not mapped are
+    not mapped by a new name either.
     """
-    changed_names = {
-        i: f.name
-        for i, f in after.fields_by_id.items()
-        if i not in before.fields_by_id or before.fields_by_id[i].name != f.name
-    }
-    return NameMapping(_updated(mapping.fields, after.struct, changed_names))
+    old = before.fields_by_id
+    added = frozenset(i for i in after.fields_by_id if i not in old)
+    renamed = frozenset(i for i, f in after.fields_by_id.items() if i in old and old[i].name != f.name)
+    return NameMapping(_updated(mapping.fields, after.struct, added=added, renamed=renamed))
 
 
-def _updated(mapped: tuple[MappedField, ...], type: Type, changed: Mapping[int, str]) -> tuple[MappedField, ...]:
+def _updated(
+    mapped: tuple[MappedField, ...], type: Type, *, added: frozenset[int], renamed: frozenset[int]
+) -> tuple[MappedField, ...]:
     children = {f.field_id: f for f in child_fields(type)}
-    known = {m.field_id for m in mapped}
-    given = {f.name: i for i, f in children.items() if i in changed}
+    owners = {f.name: i for i, f in children.items() if i in added or i in renamed}
     out = []
     for field in mapped:
+        names = [n for n in field.names if owners.get(n, field.field_id) == field.field_id]
+        nested = field.fields
         child = None if field.field_id is None else children.get(field.field_id)
-        names = [n for n in field.names if given.get(n, field.field_id) == field.field_id]
-        if child is not None and child.name not in names and child.field_id in changed:
-            names.append(child.name)
-        nested = field.fields if child is None else _updated(field.fields, child.type, changed)
+        if child is not None:
+            nested = _updated(nested, child.type, added=added, renamed=renamed)
+            if child.field_id in renamed and child.name not in names:
+                names.append(child.name)
         out.append(msgspec.structs.replace(field, names=tuple(names), fields=nested))
-    out += [
-        MappedField(names=(f.name,), field_id=i, fields=_mapped(f.type))
-        for i, f in children.items()
-        if i in changed and i not in known
-    ]
+    out += [MappedField(names=(f.name,), field_id=i, fields=_mapped(f.type)) for i, f in children.items() if i in added]
     return tuple(out)
 
 
