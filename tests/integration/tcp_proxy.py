@@ -85,4 +85,6 @@ class TcpProxy:
                 if self._loss != direction:
                     writer.write(data)
                     await writer.drain()
+        while direction == "replies" and self._loss == "replies":  # noqa: ASYNC110 - the end of the stream is lost, too
+            await asyncio.sleep(0.02)
         writer.transport.abort()
