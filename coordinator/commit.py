@@ -64,6 +64,8 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     files: tuple[tuple[str, bytes], ...]
     segment: Segment | None
     change: PointerChange | None
+    manifests: tuple[tuple[ManifestFile, DraftManifest], ...] = ()
+    """Manifests of this attempt with what they were made from, for the cache."""
 
 
 def prepare(
@@ -90,7 +92,7 @@ def prepare(
         limits=plan.limits,
     )
     decisions = decide(working, plan.pendings)
-    files = list(_write_snapshots(working, plan.written))
+    files, manifests = _write_snapshots(working, plan.written)
     base_location = None if state.pointer is None or state.pointer.dropped else state.pointer.metadata_location
     new_location = base_location
     if working.change == "dropped":
@@ -124,6 +126,7 @@ def prepare(
         files=tuple(files),
         segment=segment,
         change=PointerChange(table=state.table, pointer=pointer, expected=state.version),
+        manifests=manifests,
     )
 
 
@@ -134,13 +137,16 @@ def decide(working: Working, pendings: Sequence[Pending]) -> list[Decision]:
     return [next(replayed) if p.verdict is None else p.verdict for p in pendings]
 
 
-def _write_snapshots(working: Working, written: dict[str, ManifestFile]) -> list[tuple[str, bytes]]:
+def _write_snapshots(
+    working: Working, written: dict[str, ManifestFile]
+) -> tuple[list[tuple[str, bytes]], tuple[tuple[ManifestFile, DraftManifest], ...]]:
     """Encode drafted manifests and manifest lists; afterwards no draft is left in `working`'s heads."""
     metadata = working.metadata
     if metadata is None:
-        return []
+        return [], ()
     files: list[tuple[str, bytes]] = []
     done: dict[str, ManifestFile] = {}
+    drafts: dict[str, DraftManifest] = {}
     renamed: dict[str, str] = {}
     for draft_snapshot in working.snapshots:
         for reference in draft_snapshot.manifests:
@@ -165,6 +171,7 @@ def _write_snapshots(working: Working, written: dict[str, ManifestFile]) -> list
         for reference, manifest in zip(draft_snapshot.manifests, manifests, strict=True):
             if isinstance(reference, DraftManifest):
                 done[reference.location] = manifest
+                drafts[reference.location] = reference
         snapshot = draft_snapshot.snapshot
         assert snapshot.manifest_list is not None
         data = encode_manifest_list(
@@ -180,7 +187,7 @@ def _write_snapshots(working: Working, written: dict[str, ManifestFile]) -> list
         head.manifests = tuple(_resolved(reference, done) for reference in head.manifests)
         if renamed:
             head.live.rename_manifests(renamed)
-    return files
+    return files, tuple((done[location], draft) for location, draft in drafts.items())
 
 
 def _resolved(reference: ManifestRef, done: Mapping[str, ManifestFile]) -> ManifestFile:

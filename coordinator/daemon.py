@@ -102,6 +102,7 @@ class Daemon:
         """Join the others and begin to work; the URL of the HTTP side, None when it is off."""
         for warning in await self._streams.persistence_warnings():
             self._log.warning("redis may lose intents", setting=warning)
+        await self._streams.announce(self.intake.announcement)
         url = None if self._settings.http.port < 0 else await self.http.start()
         info = msgspec.json.encode({"version": VERSION, "http": url})
         await self._membership.join(self.member, info)

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 
+import msgspec
 import structlog
 
 from firn.coordinator.lanes import Lanes
@@ -17,7 +18,7 @@ from firn.model.errors import FirnError, InvalidIntent
 from firn.model.intent_codec import DecodedIntent, check_age, decode_intent, identity_of
 from firn.model.limits import Limits
 from firn.model.sharding import shard_of
-from firn.storage.intent_streams import Entry, IntentStreams
+from firn.storage.intent_streams import Entry, IntentStreams, SharedSettings
 
 TAKE_COUNT = 512
 """Entries per shard and read."""
@@ -58,6 +59,7 @@ class Intake:
         self._owned = owned
         self._metrics = metrics
         self._limits = limits
+        self.announcement = msgspec.json.encode(SharedSettings(shards=shards))
         self._caught_up: set[int] = set()
         self._epoch = ""
         self._groups_seen = -1
@@ -111,8 +113,10 @@ class Intake:
         """Notice an emptied Redis: its groups had to be made anew, and its content has another identity."""
         if self._groups_seen == self._streams.groups_created and self._epoch:
             return
-        self._groups_seen = self._streams.groups_created
+        seen = self._streams.groups_created
         epoch = await self._streams.epoch()
+        await self._streams.announce(self.announcement)
+        self._groups_seen = seen
         if self._epoch and epoch != self._epoch:
             self._log.error(
                 "queue emptied", old_epoch=self._epoch, new_epoch=epoch,

@@ -233,6 +233,8 @@ class Lane:
                 assert prepared.change.pointer is not None
                 self._state.advance(prepared.change.pointer, versions[self.table], prepared.working)
                 self._state.decisions.add(prepared.segment)
+                for manifest, draft in prepared.manifests:
+                    shop.reader.remember(manifest, draft.entries)
                 self._stale = False
                 metrics.batches.labels("won").inc()
                 metrics.batch_intents.observe(len(batch))

@@ -21,10 +21,10 @@ from firn.coordinator.replay.decision import Refused
 from firn.model.errors import FirnError
 from firn.model.event import rejection_event, table_event
 from firn.model.intent import OPERATIONS
-from firn.model.journal import Segment
+from firn.model.journal import Batch, Segment
 from firn.model.limits import Limits
 from firn.model.outcome import Committed, Outcome, Rejected, encode_outcome
-from firn.storage.intent_streams import Entry, IntentStreams, Settlement
+from firn.storage.intent_streams import Entry, IntentStreams, Settlement, TablePlace
 
 OUTCOME_TTL_S = 24 * 3600
 """How long Redis keeps an outcome; the journal keeps it for good."""
@@ -39,6 +39,7 @@ class _Parcel(msgspec.Struct, frozen=True, eq=False):
     settlements: tuple[Settlement, ...]
     events: tuple[bytes, ...]
     taken_at: tuple[float, ...]
+    places: dict[str, bytes | None] = {}
 
 
 class Publisher:
@@ -70,7 +71,12 @@ class Publisher:
             self._settlement(pending, decided.outcome, operation=decided.operation)
             for pending, decided in zip(pendings, segment.decided, strict=True)
         )
-        self._put(settlements, () if event is None else (msgspec.json.encode(event),), [p.taken_at for p in pendings])
+        self._put(
+            settlements,
+            () if event is None else (msgspec.json.encode(event),),
+            [p.taken_at for p in pendings],
+            places=_places(segment.batch),
+        )
 
     def repeat(self, pending: Pending, outcome: Outcome) -> None:
         """The first outcome again, for an intent that was redelivered or resubmitted."""
@@ -149,6 +155,7 @@ class Publisher:
     async def _send(self, parcels: Sequence[_Parcel]) -> None:
         settlements = [s for parcel in parcels for s in parcel.settlements]
         events = [e for parcel in parcels for e in parcel.events]
+        places = {table: place for parcel in parcels for table, place in parcel.places.items()}
         started = time.monotonic()
         failures = 0
         while True:
@@ -156,6 +163,9 @@ class Publisher:
                 if events:
                     await self._streams.publish(events)
                     events = []
+                if places:  # before the outcomes: whoever heard of a commit finds the table as it was after it
+                    await self._streams.announce_tables(places)
+                    places = {}
                 await self._streams.settle(settlements)
                 break
             except (FirnError, OSError) as error:
@@ -169,8 +179,15 @@ class Publisher:
                 self._metrics.intent_seconds.observe(now - taken_at)
         self._on_settled([(s.shard, s.entry_id) for s in settlements])
 
-    def _put(self, settlements: tuple[Settlement, ...], events: tuple[bytes, ...], taken_at: Sequence[float]) -> None:
-        self._queue.put_nowait(_Parcel(settlements, events, tuple(taken_at)))
+    def _put(
+        self,
+        settlements: tuple[Settlement, ...],
+        events: tuple[bytes, ...],
+        taken_at: Sequence[float],
+        *,
+        places: dict[str, bytes | None] | None = None,
+    ) -> None:
+        self._queue.put_nowait(_Parcel(settlements, events, tuple(taken_at), places or {}))
 
     def _settlement(self, pending: Pending, outcome: Outcome, *, operation: str) -> Settlement:
         event: bytes | None = None
@@ -192,6 +209,14 @@ class Publisher:
             outcome_ttl_s=OUTCOME_TTL_S,
             reply_to=pending.decoded.intent.reply_to,
         )
+
+
+def _places(batch: Batch) -> dict[str, bytes | None]:
+    """Where the batch left its table, for writers who have no ZooKeeper."""
+    if batch.new_metadata is None:
+        return {batch.table: None}
+    place = TablePlace(table_uuid=batch.table_uuid, metadata_location=batch.new_metadata)
+    return {batch.table: msgspec.json.encode(place)}
 
 
 def _rejected(intent_id: str, table: str, refused: Refused, *, limits: Limits) -> Rejected:

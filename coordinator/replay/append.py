@@ -7,6 +7,7 @@ from typing import Final
 from firn.coordinator.replay.decision import Applied
 from firn.coordinator.replay.draft import DraftManifest
 from firn.coordinator.replay.files_rules import bind_added, require_not_live
+from firn.coordinator.replay.merging import merged
 from firn.coordinator.replay.working import Working
 from firn.model.datafile import DataFile
 from firn.model.intent import Append
@@ -84,7 +85,7 @@ class AppendGroup:
             branch=self.branch,
             snapshot_id=self.snapshot_id,
             operation="append",
-            manifests=(*drafts, *working.head(self.branch).manifests),
+            manifests=(*drafts, *merged(working, branch=self.branch, snapshot_id=self.snapshot_id)),
             added=[file for files in self.files.values() for file in files],
             removed=(),
             intents=self.intents,

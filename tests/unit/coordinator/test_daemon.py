@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import pytest
 
+from firn.coordinator.table_reader import TableReader
 from firn.model.intent import DropTable, encode_intent
 from firn.model.outcome import Committed, Rejected
 from tests.unit.coordinator.workbench import TABLE, Workbench, append, create, delete, new_id, path_of, replace
@@ -235,3 +236,22 @@ async def test_a_dropped_table_still_answers_for_its_intents_and_its_name_can_co
         await bench.commit(create())
         await bench.commit(append("c"))
     assert await bench.live() == ["c"]
+
+
+async def test_many_small_manifests_are_merged_and_no_file_is_lost() -> None:
+    bench = Workbench()
+    async with bench.daemon():
+        await bench.commit(create(properties={"commit.manifest.min-count-to-merge": "5"}))
+        base = None
+        for i in range(23):
+            base = await bench.commit(append(f"f{i:02}"))
+        metadata = await bench.metadata()
+        assert metadata.current_snapshot is not None
+        manifests = TableReader(bench.files, limits=bench.limits).manifests(metadata, metadata.current_snapshot)
+        assert len(manifests) < 8
+        await bench.commit(delete("f03", "f22"))
+        assert base is not None
+        assert base.snapshot_id is not None
+        await bench.commit(replace(["f00", "f01"], ["g"], base=base.snapshot_id, rows=20))
+    names = [f"f{i:02}" for i in range(23) if i not in {0, 1, 3, 22}]
+    assert await bench.live() == sorted([*names, "g"])
