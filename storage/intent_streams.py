@@ -7,8 +7,8 @@ entry's id never identifies an intent, and a missing group starts again at the s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Final, Protocol
 
 import msgspec
 
@@ -32,6 +32,9 @@ EVENTS_LENGTH_MAX: Final = 100_000
 DEAD_LETTERS_LENGTH_MAX: Final = 10_000
 
 FIRST_ID: Final = "0-0"
+
+SHARDS_DEFAULT: Final = 16
+SHARDS_MAX: Final = 1024
 
 
 class StreamNames(msgspec.Struct, frozen=True):
@@ -67,9 +70,31 @@ class StreamNames(msgspec.Struct, frozen=True):
         """The key that identifies this Redis's content."""
         return f"{self.prefix}:epoch"
 
+    @property
+    def settings(self) -> str:
+        """The key with what the daemons tell every writer (`SharedSettings`)."""
+        return f"{self.prefix}:settings"
+
+    def table(self, name: str) -> str:
+        """The key with where a table's metadata was after its last commit (`TablePlace`)."""
+        return f"{self.prefix}:table:{name}"
+
     def is_reply(self, stream: str) -> bool:
         """May outcomes be written to `stream`? A reply must not land among intents or in somebody else's keys."""
         return stream.startswith(self.replies) and 0 < len(stream) - len(self.replies) <= 256
+
+
+class SharedSettings(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
+    """What daemons and writers must agree on, as JSON under `StreamNames.settings`."""
+
+    shards: Annotated[int, msgspec.Meta(ge=1, le=SHARDS_MAX)] = SHARDS_DEFAULT
+
+
+class TablePlace(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
+    """Where a table is, as JSON under `StreamNames.table`: a fast copy for writers, never a base for decisions."""
+
+    table_uuid: str
+    metadata_location: str
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -225,6 +250,22 @@ class IntentStreams(Protocol):
 
     async def persistence_warnings(self) -> list[str]:
         """What in the server's settings can lose acknowledged intents; empty when nothing, or when it does not say."""
+        ...
+
+    async def announce(self, settings: bytes) -> None:
+        """Tell every writer the settings (`SharedSettings` as JSON). To be told again after Redis was emptied."""
+        ...
+
+    async def settings(self) -> bytes | None:
+        """What was announced last; None when nothing was since Redis was emptied."""
+        ...
+
+    async def announce_tables(self, places: Mapping[str, bytes | None]) -> None:
+        """Tell where tables are by name (`TablePlace` as JSON), None for one that is dropped."""
+        ...
+
+    async def table(self, name: str) -> bytes | None:
+        """What was told last of a table; None when nothing was since Redis was emptied."""
         ...
 
     async def close(self) -> None: ...

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, TypeVar
 
 import msgspec
@@ -134,6 +134,13 @@ class MemoryRedis:
             del self.keys[key]
             return None
         return value
+
+    def put(self, key: str, value: bytes | None) -> None:
+        """SET without expiry; DEL for None."""
+        if value is None:
+            self.keys.pop(key, None)
+        else:
+            self.keys[key] = (value, None)
 
     def new_epoch(self) -> bytes:
         """A value that no earlier epoch had."""
@@ -275,6 +282,24 @@ class MemoryStreams:
     async def persistence_warnings(self) -> list[str]:
         await self._turn()
         return []
+
+    async def announce(self, settings: bytes) -> None:
+        await self._write(lambda: self._server.put(self._names.settings, settings))
+
+    async def settings(self) -> bytes | None:
+        await self._turn()
+        return self._server.get(self._names.settings)
+
+    async def announce_tables(self, places: Mapping[str, bytes | None]) -> None:
+        def effect() -> None:
+            for name, place in places.items():
+                self._server.put(self._names.table(name), place)
+
+        await self._write(effect)
+
+    async def table(self, name: str) -> bytes | None:
+        await self._turn()
+        return self._server.get(self._names.table(name))
 
     async def close(self) -> None:
         return
