@@ -41,7 +41,9 @@ class ValueMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     values: tuple[str, ...]
 
 
-class ContentFile(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown_fields=True, omit_defaults=True):
+class ContentFile(
+    msgspec.Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown_fields=True, omit_defaults=True
+):
     """A data or delete file on the wire (REST ``ContentFile``); see `firn.model.content_file` for its binding."""
 
     content: Content = "data"
@@ -141,7 +143,8 @@ class DropTable(_Common, frozen=True, kw_only=True, tag="drop-table"):
 Intent = Append | DeleteFiles | Replace | CreateTable | DropTable
 
 OPERATIONS: Final[dict[type, str]] = {
-    operation: str(operation.__struct_config__.tag) for operation in (Append, DeleteFiles, Replace, CreateTable, DropTable)
+    operation: str(operation.__struct_config__.tag)
+    for operation in (Append, DeleteFiles, Replace, CreateTable, DropTable)
 }
 """Operation name by struct, as on the wire."""
 
