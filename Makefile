@@ -20,16 +20,17 @@ run: $(STAMP) ## the daemon on embedded servers, its state kept in ./data
 	$(BIN)/firn serve --embedded --data ./data $(ARGS)
 
 test: $(STAMP) ## all tests but the long ones, those without servers first
-	$(BIN)/python -m pytest -m "$(NO_SERVERS)" $(ARGS)
-	$(BIN)/python -m pytest -m "not ($(NO_SERVERS)) and not long" $(ARGS)
+	$(BIN)/python -m pytest -n auto -m "$(NO_SERVERS)" $(ARGS)
+	$(BIN)/python -m pytest -m "($(SERVERS)) and not long" $(ARGS)
 
-NO_SERVERS := not integration and not interop and not acceptance and not spark and not long
+SERVERS := integration or interop or acceptance or spark
+NO_SERVERS := not ($(SERVERS)) and not long
 
 test-unit: $(STAMP) ## the tests that need no servers: seconds
-	$(BIN)/python -m pytest -m "$(NO_SERVERS)" $(ARGS)
+	$(BIN)/python -m pytest -n auto -m "$(NO_SERVERS)" $(ARGS)
 
-test-long: $(STAMP) ## the tests that take minutes
-	$(BIN)/python -m pytest -m long $(ARGS)
+test-long: $(STAMP) ## the tests that take minutes, and many more examples of each property
+	$(BIN)/python -m pytest --hypothesis-profile=long --timeout=1800 -m "long or not ($(SERVERS))" $(ARGS)
 
 lint: $(STAMP) ## ruff and mypy
 	$(BIN)/ruff check .

@@ -1,11 +1,13 @@
 """Servers for the tests that need them, and the order in which tests run."""
 
+import os
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import redis
+from hypothesis import settings
 from kazoo.client import KazooClient
 
 from firn.coordinator.embedded import RedisServer, ZooKeeperServer
@@ -15,6 +17,12 @@ ROOT = Path(__file__).parent
 FOLDERS = ("unit", "conformance", "contract", "simulation", "integration", "interop", "acceptance", "spark")
 MARKED_FOLDERS = frozenset(FOLDERS[FOLDERS.index("integration") :])
 SERVER_FIXTURES = frozenset({"redis_server", "zookeeper_server"})
+
+# No deadlines: how long one example takes says more about the machine than about the code. CI tries the same examples
+# every time, so that a change is judged by what it changed; everyone else, and `make test-long`, looks for new ones.
+settings.register_profile("default", deadline=None, max_examples=50, derandomize="CI" in os.environ)
+settings.register_profile("long", deadline=None, max_examples=2_000)
+settings.load_profile("default")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
