@@ -11,8 +11,8 @@ import msgspec
 
 from firn.model.errors import InvalidSchema
 from firn.model.field_ids import with_ids
-from firn.model.json_members import as_object, int_of, int_or_none, join, list_or_none, str_or_none
-from firn.model.type_json import struct_from_json, type_to_json
+from firn.model.json_members import as_object, int_or_none, join, longs_of, str_or_none
+from firn.model.type_json import SCHEMA_FIELDS_MAX, struct_from_json, type_to_json
 from firn.model.types import MapType, NestedField, StructType, child_fields, needs_v3
 
 _MEMBERS: Final = frozenset({"type", "fields", "schema-id", "identifier-field-ids"})
@@ -204,9 +204,12 @@ def schema_from_json(obj: Any, *, where: str = "schema") -> Schema:
 
 def _identifiers(members: dict[str, Any], where: str) -> tuple[int, ...]:
     key = "identifier-field-ids"
-    values = list_or_none(members, key, where=where) or []
-    path = join(where, key)
-    return tuple(int_of({str(i): v}, str(i), where=path) for i, v in enumerate(values))
+    if members.get(key) is None:
+        return ()
+    ids = longs_of(members, key, where=where)
+    if len(ids) > SCHEMA_FIELDS_MAX:
+        raise InvalidSchema(f"{len(ids)} identifier fields, over {SCHEMA_FIELDS_MAX}", where=join(where, key))
+    return ids
 
 
 def check_unique_ids(schema: Schema, *, where: str = "schema") -> None:
