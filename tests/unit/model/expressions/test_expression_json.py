@@ -7,6 +7,8 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from firn.model.errors import InvalidInput, Unsupported
 from firn.model.expressions.binding import EXPRESSION_DEPTH_MAX
@@ -217,6 +219,32 @@ def test_the_older_form_is_what_clients_have_read_so_far():
         },
     }
     assert expression_to_json(eq(ref_id(3), 1)) == {"type": "eq", "left": {"type": "reference", "id": 3}, "right": 1}
+
+
+MEMBERS = ["type", "child", "left", "right", "term", "value", "values", "id", "name", "function", "arguments",
+           "transform", "data-type", "catalog", "identifier"]  # fmt: skip
+WORDS = ["and", "not", "eq", "in", "is-null", "reference", "literal", "literals", "apply", "transform", "bucket",
+         "bucket[4]", "iceberg_functions", "int", "date", "x", ""]  # fmt: skip
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-1, 5) | st.floats() | st.sampled_from(WORDS),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(MEMBERS), inner, max_size=4),
+    max_leaves=12,
+)
+JSON = st.fixed_dictionaries(
+    {"type": st.sampled_from(["and", "or", "not", "eq", "lt", "in", "is-null", "starts-with"])},
+    optional={member: VALUES for member in MEMBERS[1:7]},
+)
+
+
+@given(JSON)
+def test_any_json_is_read_or_refused_by_its_path(obj):
+    try:
+        expression_from_json(obj)
+    except InvalidInput as exc:
+        refused_at = exc.where or ""
+    else:
+        refused_at = "filter"
+    assert refused_at.startswith("filter")
 
 
 def test_an_expression_reads_well_in_messages():
