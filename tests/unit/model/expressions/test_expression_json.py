@@ -232,7 +232,7 @@ VALUES = st.recursive(
 )
 JSON = st.fixed_dictionaries(
     {"type": st.sampled_from(["and", "or", "not", "eq", "lt", "in", "is-null", "starts-with"])},
-    optional={member: VALUES for member in MEMBERS[1:7]},
+    optional=dict.fromkeys(MEMBERS[1:7], VALUES),
 )
 
 
