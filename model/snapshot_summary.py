@@ -90,6 +90,10 @@ class _Counts:
             self.raise_by("removed-dvs" if file.is_deletion_vector else "removed-position-delete-files", 1)
             self.raise_by("removed-position-deletes", file.record_count)
 
+    def merge(self, other: _Counts) -> None:
+        for name, amount in other.values.items():
+            self.raise_by(name, amount)
+
     def as_text(self) -> dict[str, str]:
         return {name: str(self.values[name]) for name in COUNTS if self.values.get(name, 0) > 0}
 
@@ -191,8 +195,10 @@ class SummaryBuilder:
         changes[CHANGED_PARTITION_COUNT] = str(len(self._partitions))
         if self._path_of is not None and 0 < len(self._partitions) <= self._partition_limit:
             changes[PARTITION_SUMMARIES_INCLUDED] = "true"
+            by_path: dict[str, _Counts] = {}
             for counts, file in self._partitions.values():
-                path = self._path_of(file)
+                by_path.setdefault(self._path_of(file), _Counts()).merge(counts)
+            for path, counts in by_path.items():
                 if path:
                     changes[PARTITION_PREFIX + path] = ",".join(f"{k}={v}" for k, v in counts.as_text().items())
         return changes

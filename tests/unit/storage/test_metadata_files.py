@@ -1,0 +1,138 @@
+"""Metadata files: what is written is read back, and what is not what its name says is refused."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+
+import pytest
+
+from firn.model.errors import CorruptFile, InvalidInput, InvalidMetadata
+from firn.model.metadata_changes import set_properties
+from firn.model.metadata_json import metadata_to_json
+from firn.storage.metadata_files import (
+    codec_for,
+    codec_of,
+    decode_metadata,
+    encode_metadata,
+    metastore_name,
+    numbered_name,
+    version_of,
+)
+from tests.strategies.metadata import START_MS, appended, table
+
+PLAIN = "s3://b/t/metadata/00003-ab.metadata.json"
+GZIPPED = "s3://b/t/metadata/00003-ab.gz.metadata.json"
+TABLE = appended(table(), 1, 2, 3)
+
+
+@pytest.mark.parametrize(("codec", "location"), [("none", PLAIN), ("gzip", GZIPPED)])
+def test_a_file_reads_back(codec, location):
+    data = encode_metadata(TABLE, codec=codec)
+    assert decode_metadata(data, location=location) == TABLE
+    assert encode_metadata(TABLE, codec=codec) == data
+
+
+def test_cached_snapshots_are_written_like_fresh_ones():
+    encode_metadata(TABLE)
+    assert json.loads(encode_metadata(TABLE)) == metadata_to_json(TABLE)
+
+
+@pytest.mark.parametrize("name", ["v3.gz.metadata.json", "v3.metadata.json.gz", "v3.metadata.json"])
+def test_gzip_is_told_by_the_content_under_every_name(name):
+    assert decode_metadata(encode_metadata(TABLE, codec="gzip"), location=name) == TABLE
+
+
+def test_several_gzip_members_are_one_file():
+    data = encode_metadata(TABLE)
+    assert decode_metadata(gzip.compress(data[:100]) + gzip.compress(data[100:]), location=GZIPPED) == TABLE
+
+
+def test_a_plain_file_under_a_gzip_name_is_corrupt():
+    with pytest.raises(CorruptFile, match="its name says gzip"):
+        decode_metadata(encode_metadata(TABLE), location=GZIPPED)
+
+
+@pytest.mark.parametrize("cut", [3, 9, 20, 200, -9, -8, -1])
+def test_a_cut_gzip_file_is_corrupt(cut):
+    data = encode_metadata(TABLE, codec="gzip")
+    with pytest.raises(CorruptFile, match="gzip stream"):
+        decode_metadata(data[:cut], location=GZIPPED)
+
+
+def test_no_flipped_byte_of_a_gzip_file_changes_the_table():
+    data = encode_metadata(TABLE, codec="gzip")
+    noticed = 0
+    for i in [*range(20), *range(20, len(data), 7), *range(len(data) - 8, len(data))]:
+        broken = data[:i] + bytes([data[i] ^ 0x40]) + data[i + 1 :]
+        try:
+            # Some bits mean nothing: the header's time, and the padding after the last block.
+            assert decode_metadata(broken, location=GZIPPED) == TABLE
+        except (CorruptFile, InvalidInput):
+            noticed += 1
+    assert noticed > 70
+
+
+@pytest.mark.parametrize("cut", [0, 1, 100, -1])
+def test_a_cut_plain_file_is_refused(cut):
+    with pytest.raises(InvalidInput) as caught:
+        decode_metadata(encode_metadata(TABLE)[:cut], location=PLAIN)
+    assert str(caught.value).startswith(PLAIN)
+
+
+def test_a_bomb_is_stopped_at_the_limit():
+    bomb = gzip.compress(b" " * 50_000_000)
+    assert len(bomb) < 100_000
+    with pytest.raises(InvalidInput, match="more than the limit of 1000000 bytes"):
+        decode_metadata(bomb, location=GZIPPED, bytes_max=1_000_000)
+    nested = gzip.compress(b"") * 1000 + bomb
+    with pytest.raises(InvalidInput, match="more than the limit"):
+        decode_metadata(nested, location=GZIPPED, bytes_max=1_000_000)
+
+
+def test_a_large_plain_file_is_refused_before_it_is_parsed():
+    with pytest.raises(InvalidInput, match="1000 bytes"):
+        decode_metadata(b"{" * 1001, location=PLAIN, bytes_max=1000)
+
+
+def test_errors_name_file_and_member():
+    obj = metadata_to_json(TABLE)
+    obj["snapshots"][1]["snapshot-id"] = "x"
+    with pytest.raises(InvalidMetadata) as caught:
+        decode_metadata(json.dumps(obj).encode(), location=PLAIN)
+    assert caught.value.where == f"{PLAIN}.snapshots[1].snapshot-id"
+
+
+def test_raw_deflate_is_not_taken_for_gzip():
+    with pytest.raises(CorruptFile):
+        decode_metadata(zlib.compress(b"{}"), location=GZIPPED)
+
+
+@pytest.mark.parametrize(
+    ("location", "codec", "version"),
+    [
+        (metastore_name(version=7, unique="ab-cd", codec="none"), "none", 7),
+        (metastore_name(version=123456, unique="ab-cd", codec="gzip"), "gzip", 123456),
+        (numbered_name(version=7, codec="none"), "none", 7),
+        (numbered_name(version=12, codec="gzip"), "gzip", 12),
+        ("file:/t/metadata/v12.metadata.json.gz", "gzip", 12),
+        ("s3://b/t/metadata/own-name.metadata.json", "none", None),
+        ("s3://b/t.gz.metadata.json/v.metadata.json", "none", None),
+    ],
+)
+def test_names_say_codec_and_version(location, codec, version):
+    assert codec_of(location) == codec
+    assert version_of(location) == version
+
+
+@pytest.mark.parametrize("name", ["v1.json", "metadata.json.bak", "v1.metadata.json/", ""])
+def test_other_names_are_not_metadata_files(name):
+    with pytest.raises(InvalidInput, match=r"must end in \.metadata\.json"):
+        codec_of(name)
+
+
+def test_the_table_chooses_the_codec():
+    assert codec_for(TABLE) == "none"
+    chosen = set_properties(TABLE, {"write.metadata.compression-codec": "GZIP"}, now_ms=START_MS)
+    assert codec_for(chosen) == "gzip"
