@@ -197,13 +197,14 @@ EDGE_ALGORITHMS: Final = frozenset({"spherical", "vincenty", "thomas", "andoyer"
 _DECIMAL: Final = re.compile(r"decimal\(\s*([0-9]{1,3})\s*,\s*([0-9]{1,3})\s*\)")
 _FIXED: Final = re.compile(r"fixed\[\s*([0-9]{1,10})\s*\]")
 _GEOMETRY: Final = re.compile(r"geometry\s*(?:\(([^)]*)\))?")
-_GEOGRAPHY: Final = re.compile(r"geography\s*(?:\(([^,)]*)(?:,\s*(\w*)\s*)?\))?")
+_GEOGRAPHY: Final = re.compile(r"geography\s*(?:\(([^,)]*)(?:,([^)]*))?\))?")
 
 
 def type_from_text(text: str, *, where: str = "type") -> Type:
     """The type that a JSON string names; blanks around parameters are allowed.
 
-    An explicit default CRS or algorithm reads as the default. Raises InvalidSchema for anything else.
+    An explicit default CRS or algorithm reads as the default, and either may be quoted, as PyIceberg writes them.
+    Raises InvalidSchema for anything else.
     """
     known = _BY_NAME.get(text)
     if known is not None:
@@ -235,16 +236,21 @@ def _decimal(precision: int, scale: int, where: str) -> DecimalType:
 def _crs(crs: str | None, text: str, where: str) -> str | None:
     if crs is None:
         return None
-    crs = crs.strip()
+    crs = _unquoted(crs)
     if not crs:
         raise InvalidSchema(f"{text!r} has an empty coordinate reference system", where=where)
     return None if crs.upper() == DEFAULT_CRS else crs
 
 
+def _unquoted(text: str) -> str:
+    text = text.strip()
+    return text[1:-1] if len(text) >= 2 and text[0] == text[-1] and text[0] in "'\"" else text
+
+
 def _algorithm(algorithm: str | None, where: str) -> str | None:
     if algorithm is None:
         return None
-    lowered = algorithm.lower()
+    lowered = _unquoted(algorithm).lower()
     if lowered not in EDGE_ALGORITHMS:
         raise InvalidSchema(
             f"unknown edge algorithm {algorithm!r}", where=where, hint=f"one of {', '.join(sorted(EDGE_ALGORITHMS))}"

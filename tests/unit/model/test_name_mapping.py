@@ -132,7 +132,7 @@ def test_text_that_is_not_json_is_refused_by_the_propertys_name():
 
 
 @given(schemas())
-@settings(max_examples=40)
+@settings(max_examples=25)
 def test_the_mapping_of_a_schema_gives_its_files_their_ids_back(schema):
     mapping = name_mapping_of(schema)
     assert name_mapping_from_text(name_mapping_to_text(mapping)) == mapping

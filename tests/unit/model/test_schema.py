@@ -51,13 +51,13 @@ TRIPS = schema_from_json(
 
 
 @given(schemas())
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_every_schema_survives_json(schema):
     assert schema_from_json(schema_to_json(schema)) == schema
 
 
 @given(schemas())
-@settings(max_examples=40)
+@settings(max_examples=25)
 def test_generated_schemas_keep_the_rules(schema):
     validate_schema(schema, format_version=3)
 

@@ -86,7 +86,7 @@ def test_names_are_selected_with_or_without_case():
 
 
 @given(schemas(), st.data())
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_a_projection_keeps_every_field_asked_for_as_it_is(schema, data):
     ids = data.draw(st.sets(st.sampled_from(sorted(schema.fields_by_id))))
     kept = project(schema, ids)

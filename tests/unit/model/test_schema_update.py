@@ -363,7 +363,7 @@ def test_without_case_names_are_found_and_taken():
 
 
 @given(schemas(), types(), st.data())
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_whatever_is_applied_leaves_other_columns_and_a_valid_schema(schema, type, data):
     top = [f.name for f in schema.fields]
     name = data.draw(st.sampled_from(top))

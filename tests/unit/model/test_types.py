@@ -40,6 +40,8 @@ from tests.strategies.schemas import types
         ("geography(srid:4326)", GeographyType("srid:4326")),
         ("geography(srid:4326,karney)", GeographyType("srid:4326", "karney")),
         ("geography(OGC:CRS84, vincenty)", GeographyType(None, "vincenty")),
+        ("geometry('EPSG:4326')", GeometryType("EPSG:4326")),
+        ("geography('EPSG:4326', \"karney\")", GeographyType("EPSG:4326", "karney")),
         ("variant", VARIANT),
     ],
 )
@@ -63,6 +65,8 @@ def test_a_type_is_read_from_its_text_with_blanks_and_explicit_defaults(text, ty
         ("fixed[0]", r"fixed\[0\]"),
         ("fixed[99999999999]", "unknown type"),
         ("geometry()", "empty coordinate"),
+        ("geometry('')", "empty coordinate"),
+        ("geography(srid:1,)", "edge algorithm ''"),
         ("geography(srid:1, flat)", "edge algorithm 'flat'"),
         ("geometry(" + "x" * 5000 + ")", "5010 characters"),
     ],
