@@ -250,7 +250,8 @@ def _unquoted(text: str) -> str:
 def _algorithm(algorithm: str | None, where: str) -> str | None:
     if algorithm is None:
         return None
-    lowered = _unquoted(algorithm).lower()
+    algorithm = _unquoted(algorithm)
+    lowered = algorithm.lower()
     if lowered not in EDGE_ALGORITHMS:
         raise InvalidSchema(
             f"unknown edge algorithm {algorithm!r}", where=where, hint=f"one of {', '.join(sorted(EDGE_ALGORITHMS))}"
