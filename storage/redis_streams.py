@@ -1,0 +1,438 @@
+"""The intent streams on Redis (or Valkey) 7 and later, alone or as a cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import uuid
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import redis.exceptions as rx
+import structlog
+from redis.asyncio import Redis, RedisCluster
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+
+from firn.model.errors import FirnError, Misconfigured, Unavailable, UnknownOutcome
+from firn.storage.intent_streams import (
+    DEAD_LETTER_FIELD,
+    DEAD_LETTERS_LENGTH_MAX,
+    EVENT_FIELD,
+    EVENTS_LENGTH_MAX,
+    FIRST_ID,
+    GROUP,
+    INTENT_FIELD,
+    OUTCOME_FIELD,
+    PAYLOAD_BYTES_MAX,
+    REPLY_LENGTH_MAX,
+    REPLY_TTL_S,
+    Entry,
+    Message,
+    Settlement,
+    ShardLag,
+    StreamNames,
+    check_payload,
+    entry_of,
+)
+
+CONNECT_TIMEOUT_S: Final = 5.0
+ANSWER_TIMEOUT_S: Final = 10.0
+"""How long an answer may take, on top of what a command itself waits."""
+
+BLOCK_MS_MAX: Final = 5000
+"""The longest wait that is asked of the server, well below the time after which it counts as not answering."""
+
+CLUSTER_POLL_S: Final = 0.02
+
+_WANTED: Final = {
+    "appendonly": ("yes", "intents that were accepted are lost when Redis restarts"),
+    "appendfsync": ("always", "the last second of accepted intents is lost with the machine"),
+    "maxmemory-policy": ("noeviction", "Redis may evict outcomes and streams"),
+}
+
+_log: Any = structlog.get_logger(__name__)
+
+
+class RedisStreams:
+    """`IntentStreams` on a real server.
+
+    Commands are never repeated by the client library: a repeated XADD is a second entry. `cluster` talks to a Redis
+    Cluster; then nothing is in one transaction, and entries are acknowledged in a second round trip.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        names: StreamNames | None = None,
+        cluster: bool = False,
+        payload_bytes_max: int = PAYLOAD_BYTES_MAX,
+        **connection_options: Any,
+    ) -> None:
+        options = {
+            "socket_connect_timeout": CONNECT_TIMEOUT_S,
+            "socket_timeout": ANSWER_TIMEOUT_S,
+            "protocol": 2,
+            **connection_options,
+        }
+        self._cluster = cluster
+        self._redis: Any
+        if cluster:
+            self._redis = RedisCluster.from_url(url, retry=Retry(NoBackoff(), 0), **options)
+        else:
+            self._redis = Redis.from_url(url, retry=Retry(NoBackoff(), 0), **options)
+        self._names = names or StreamNames()
+        self._payload_bytes_max = payload_bytes_max
+        self._groups_created = 0
+        self._entries_lost = 0
+
+    @property
+    def names(self) -> StreamNames:
+        return self._names
+
+    @property
+    def groups_created(self) -> int:
+        return self._groups_created
+
+    @property
+    def entries_lost(self) -> int:
+        return self._entries_lost
+
+    async def submit(self, shard: int, payload: bytes) -> str:
+        check_payload(payload, bytes_max=self._payload_bytes_max)
+        async with _errors("submit", write=True):
+            return _text(await self._redis.xadd(self._names.intents(shard), {INTENT_FIELD: payload}))
+
+    async def take(self, shards: Sequence[int], *, consumer: str, count: int, block_ms: int) -> list[Entry]:
+        if not shards:
+            return []
+        async with _errors("take"):
+            try:
+                if self._cluster:
+                    return await self._take_each(shards, consumer=consumer, count=count, block_ms=block_ms)
+                return await self._take(shards, consumer=consumer, count=count, block_ms=block_ms)
+            except rx.ResponseError as error:
+                if not str(error).startswith(("NOGROUP", "UNBLOCKED")):  # the latter: it went while we waited on it
+                    raise
+            for shard in shards:
+                await self._ensure_group(shard)
+            return []  # so that the caller sees `groups_created` before any entry
+
+    async def reclaim(self, shard: int, *, consumer: str, min_idle_ms: int, count: int) -> list[Entry]:
+        stream = self._names.intents(shard)
+        async with _errors("reclaim"):
+            claimed: list[tuple[bytes, dict[bytes, bytes]]] = []
+            start = b"0-0"
+            while len(claimed) < count:
+                try:
+                    start, part, *deleted = await self._redis.xautoclaim(
+                        stream, GROUP, consumer, min_idle_ms, start_id=start, count=count - len(claimed)
+                    )
+                except rx.ResponseError as error:
+                    if not str(error).startswith("NOGROUP"):
+                        raise
+                    await self._ensure_group(shard)
+                    return []
+                claimed += [(entry_id, fields) for entry_id, fields in part if fields is not None]
+                self._count_lost(shard, deleted[0] if deleted else [])
+                if start == b"0-0":
+                    break
+            if not claimed:
+                return []
+            ids = [entry_id for entry_id, _ in claimed]
+            pending = await self._redis.xpending_range(
+                stream, GROUP, min=ids[0], max=ids[-1], count=100 * len(ids), consumername=consumer
+            )
+            deliveries = {found["message_id"]: found["times_delivered"] for found in pending}
+        return [
+            entry_of(shard, _text(entry_id), fields, deliveries=deliveries.get(entry_id, 1))
+            for entry_id, fields in claimed
+        ]
+
+    async def settle(self, batch: Sequence[Settlement]) -> None:
+        if not batch:
+            return
+        async with _errors("settle", write=True):
+            if self._cluster:
+                await self._settle_in_cluster(batch)
+                return
+            # One MULTI: a server without memory refuses all of it, and nothing is acknowledged that was not told.
+            pipeline = self._redis.pipeline(transaction=True)
+            for told in batch:
+                self._tell(pipeline, told)
+            for told in batch:
+                pipeline.xack(self._names.intents(told.shard), GROUP, told.entry_id)
+            _log_refused(await pipeline.execute(raise_on_error=False))
+
+    async def publish(self, events: Sequence[bytes]) -> None:
+        if not events:
+            return
+        async with _errors("publish", write=True):
+            pipeline = self._redis.pipeline(transaction=False)
+            for event in events:
+                pipeline.xadd(self._names.events, {EVENT_FIELD: event}, maxlen=EVENTS_LENGTH_MAX, approximate=True)
+            await pipeline.execute()
+
+    async def outcome(self, intent_id: str) -> bytes | None:
+        return await self._get("outcome", self._names.outcome(intent_id))
+
+    async def replies(self, stream: str, *, after: str = FIRST_ID, block_ms: int, count: int = 100) -> list[Message]:
+        return await self._read(stream, OUTCOME_FIELD, after=after, block_ms=block_ms, count=count)
+
+    async def events(self, *, after: str = FIRST_ID, block_ms: int, count: int = 100) -> list[Message]:
+        return await self._read(self._names.events, EVENT_FIELD, after=after, block_ms=block_ms, count=count)
+
+    async def dead_letters(self, *, after: str = FIRST_ID, count: int = 100) -> list[Message]:
+        return await self._read(self._names.dead_letters, DEAD_LETTER_FIELD, after=after, block_ms=0, count=count)
+
+    async def trim(self, shard: int) -> int:
+        stream = self._names.intents(shard)
+        async with _errors("trim"):
+            group = await self._group(stream)
+            if group is None:
+                return 0
+            # Pending entries only come from beyond what was delivered, so neither bound can be too high by the time
+            # that the trim arrives.
+            pending = await self._redis.xpending(stream, GROUP)
+            keep_from = _after(_text(group["last-delivered-id"]))
+            if pending["min"] is not None:
+                keep_from = min(keep_from, _text(pending["min"]), key=_parsed)
+            removed: int = await self._redis.xtrim(stream, minid=keep_from, approximate=False)
+            return removed
+
+    async def lag(self, shard: int) -> ShardLag:
+        stream = self._names.intents(shard)
+        async with _errors("lag"):
+            group = await self._group(stream)
+            if group is None:
+                await self._ensure_group(shard)
+                group = await self._group(stream)
+            info = await self._redis.xinfo_stream(stream)
+            pending = await self._redis.xpending(stream, GROUP)
+            last = FIRST_ID if group is None else _text(group["last-delivered-id"])
+            undelivered = await self._redis.xrange(stream, min=_after(last), count=1)
+        outstanding = [_text(entry_id) for entry_id, _ in undelivered]
+        if pending["min"] is not None:
+            outstanding.append(_text(pending["min"]))
+        return ShardLag(
+            length=info["length"],
+            undelivered=None if group is None else group.get("lag"),
+            pending=pending["pending"],
+            entries_added=info.get("entries-added", info["length"]),
+            oldest_entry_ms=min((_parsed(entry_id)[0] for entry_id in outstanding), default=None),
+        )
+
+    async def move(self, entry: Entry, *, to_shard: int) -> str:
+        fields: dict[Any, Any] = dict(entry.fields) if entry.payload is None else {INTENT_FIELD: entry.payload}
+        async with _errors("move", write=True):
+            pipeline = self._redis.pipeline(transaction=not self._cluster)
+            pipeline.xadd(self._names.intents(to_shard), fields)
+            if not self._cluster:
+                pipeline.xack(self._names.intents(entry.shard), GROUP, entry.entry_id)
+            added = _text((await pipeline.execute())[0])
+            if self._cluster:
+                await self._redis.xack(self._names.intents(entry.shard), GROUP, entry.entry_id)
+            return added
+
+    async def epoch(self) -> str:
+        async with _errors("epoch"):
+            pipeline = self._redis.pipeline(transaction=False)
+            pipeline.set(self._names.epoch, uuid.uuid4().hex, nx=True)
+            pipeline.get(self._names.epoch)
+            _, value = await pipeline.execute()
+            return _text(value)
+
+    async def persistence_warnings(self) -> list[str]:
+        warnings = []
+        async with _errors("persistence"):
+            for setting, (wanted, otherwise) in _WANTED.items():
+                try:
+                    answer = await self._redis.config_get(setting)
+                except (rx.NoPermissionError, rx.ResponseError):
+                    return []  # managed servers hide their settings
+                value = answer.get(setting, wanted)
+                if value != wanted:
+                    warnings.append(f"Redis has {setting} {value}, wanted {wanted}: {otherwise}")
+        return warnings
+
+    async def announce(self, settings: bytes) -> None:
+        async with _errors("announce", write=True):
+            await self._redis.set(self._names.settings, settings)
+
+    async def settings(self) -> bytes | None:
+        return await self._get("settings", self._names.settings)
+
+    async def announce_tables(self, places: Mapping[str, bytes | None]) -> None:
+        if not places:
+            return
+        async with _errors("announce_tables", write=True):
+            pipeline = self._redis.pipeline(transaction=False)
+            for name, place in places.items():
+                if place is None:
+                    pipeline.delete(self._names.table(name))
+                else:
+                    pipeline.set(self._names.table(name), place)
+            await pipeline.execute()
+
+    async def table(self, name: str) -> bytes | None:
+        return await self._get("table", self._names.table(name))
+
+    async def close(self) -> None:
+        with contextlib.suppress(rx.RedisError, OSError):
+            await self._redis.aclose()
+
+    # ------------------------------------------------------------------------------------------------------------------
+
+    async def _get(self, doing: str, key: str) -> bytes | None:
+        async with _errors(doing):
+            found: bytes | None = await self._redis.get(key)
+            return found
+
+    async def _take(self, shards: Sequence[int], *, consumer: str, count: int, block_ms: int) -> list[Entry]:
+        by_stream = {self._names.intents(shard): shard for shard in shards}
+        found = await self._redis.xreadgroup(
+            GROUP, consumer, dict.fromkeys(by_stream, ">"), count=count, block=_block(block_ms)
+        )
+        return [
+            entry_of(by_stream[_text(stream)], _text(entry_id), fields, deliveries=1)
+            for stream, entries in found or []
+            for entry_id, fields in entries
+        ]
+
+    async def _take_each(self, shards: Sequence[int], *, consumer: str, count: int, block_ms: int) -> list[Entry]:
+        """A cluster reads no two streams in one command, and to block on one would leave the others waiting."""
+        deadline = asyncio.get_running_loop().time() + block_ms / 1000
+        while True:
+            parts = await asyncio.gather(
+                *(self._take([shard], consumer=consumer, count=count, block_ms=0) for shard in shards)
+            )
+            taken = [entry for part in parts for entry in part]
+            if taken or asyncio.get_running_loop().time() >= deadline:
+                return taken
+            await asyncio.sleep(CLUSTER_POLL_S)
+
+    async def _read(self, stream: str, field: str, *, after: str, block_ms: int, count: int) -> list[Message]:
+        async with _errors("read"):
+            found = await self._redis.xread({stream: after}, count=count, block=_block(block_ms))
+        return [
+            Message(_text(entry_id), fields.get(field.encode(), b""))
+            for _, entries in found or []
+            for entry_id, fields in entries
+        ]
+
+    async def _ensure_group(self, shard: int) -> None:
+        """Make the group at the stream's beginning: what is decided already is known by the journal, not by Redis."""
+        try:
+            await self._redis.xgroup_create(self._names.intents(shard), GROUP, id="0", mkstream=True)
+        except rx.ResponseError as error:
+            if not str(error).startswith("BUSYGROUP"):
+                raise
+        else:
+            self._groups_created += 1
+
+    async def _group(self, stream: str) -> dict[str, Any] | None:
+        try:
+            groups = await self._redis.xinfo_groups(stream)
+        except rx.ResponseError as error:
+            if "no such key" not in str(error):
+                raise
+            return None
+        return next((group for group in groups if _text(group["name"]) == GROUP), None)
+
+    def _tell(self, pipeline: Any, told: Settlement) -> None:
+        if told.intent_id is not None:
+            pipeline.set(self._names.outcome(told.intent_id), told.outcome, ex=told.outcome_ttl_s)
+        if told.reply_to is not None and self._names.is_reply(told.reply_to):
+            pipeline.xadd(told.reply_to, {OUTCOME_FIELD: told.outcome}, maxlen=REPLY_LENGTH_MAX, approximate=True)
+            pipeline.expire(told.reply_to, REPLY_TTL_S)
+        if told.event is not None:
+            pipeline.xadd(self._names.events, {EVENT_FIELD: told.event}, maxlen=EVENTS_LENGTH_MAX, approximate=True)
+        if told.dead_letter is not None:
+            fields = {DEAD_LETTER_FIELD: told.dead_letter}
+            pipeline.xadd(self._names.dead_letters, fields, maxlen=DEAD_LETTERS_LENGTH_MAX, approximate=True)
+
+    async def _settle_in_cluster(self, batch: Sequence[Settlement]) -> None:
+        pipeline = self._redis.pipeline(transaction=False)
+        for told in batch:
+            self._tell(pipeline, told)
+        results = await pipeline.execute(raise_on_error=False)
+        for error in results:
+            if isinstance(error, Exception) and not _is_wrong_type(error):
+                raise error
+        _log_refused(results)
+        pipeline = self._redis.pipeline(transaction=False)
+        for told in batch:
+            pipeline.xack(self._names.intents(told.shard), GROUP, told.entry_id)
+        await pipeline.execute()
+
+    def _count_lost(self, shard: int, deleted: Sequence[bytes]) -> None:
+        if deleted:
+            self._entries_lost += len(deleted)
+            ids = [_text(entry_id) for entry_id in deleted[:10]]
+            _log.error("streams.pending-entries-deleted", shard=shard, count=len(deleted), entries=ids)
+
+
+@asynccontextmanager
+async def _errors(doing: str, *, write: bool = False) -> AsyncIterator[None]:
+    """Redis's errors as ours."""
+    try:
+        yield
+    except FirnError:
+        raise
+    except (rx.AuthenticationError, rx.NoPermissionError) as error:
+        raise Misconfigured(f"{doing}: Redis refuses this client: {error}") from error
+    except (
+        rx.BusyLoadingError,
+        rx.ReadOnlyError,
+        rx.ClusterDownError,
+        rx.TryAgainError,
+        rx.MaxConnectionsError,
+    ) as error:
+        raise Unavailable(f"{doing}: Redis cannot now: {error}") from error
+    except (rx.ConnectionError, rx.TimeoutError, OSError) as error:
+        if write and not _never_sent(error):
+            raise UnknownOutcome(f"{doing}: no answer from Redis: {error}") from error
+        raise Unavailable(f"{doing}: Redis does not answer: {error}") from error
+    except rx.RedisError as error:
+        raise Unavailable(f"{doing}: Redis refuses: {error}") from error
+
+
+def _never_sent(error: BaseException) -> bool:
+    """Was there not even a connection?"""
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, ConnectionRefusedError):
+            return True
+        seen = seen.__cause__ or seen.__context__
+    return False
+
+
+def _is_wrong_type(error: object) -> bool:
+    return isinstance(error, rx.ResponseError) and "WRONGTYPE" in str(error)
+
+
+def _log_refused(results: Sequence[object]) -> None:
+    """A writer's reply stream that is no stream costs that writer its reply, and nobody anything else."""
+    for error in results:
+        if isinstance(error, Exception):
+            _log.warning("streams.not-told", error=str(error))
+
+
+def _block(block_ms: int) -> int | None:
+    return min(block_ms, BLOCK_MS_MAX) if block_ms > 0 else None  # 0 would wait for ever
+
+
+def _text(value: bytes | str) -> str:
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def _parsed(entry_id: str) -> tuple[int, int]:
+    milliseconds, _, sequence = entry_id.partition("-")
+    return int(milliseconds), int(sequence or 0)
+
+
+def _after(entry_id: str) -> str:
+    milliseconds, sequence = _parsed(entry_id)
+    return f"{milliseconds}-{sequence + 1}"

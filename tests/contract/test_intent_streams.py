@@ -1,0 +1,339 @@
+"""Intents are handed to one daemon, in order, until they are settled; and what Redis loses is noticed."""
+
+import asyncio
+import time
+from contextlib import AsyncExitStack
+
+import pytest
+import pytest_asyncio
+
+from firn.model.errors import InvalidIntent, UnknownOutcome
+from firn.storage.intent_streams import INTENT_FIELD, Settlement, StreamNames
+from tests.contract.stream_worlds import MemoryStreamWorld, RedisWorld
+
+
+@pytest_asyncio.fixture(params=["memory", pytest.param("redis", marks=pytest.mark.integration)])
+async def redis_world(request):
+    if request.param == "memory":
+        yield MemoryStreamWorld()
+        return
+    async with AsyncExitStack() as stack:
+        yield RedisWorld(request.getfixturevalue("redis_url"), stack)
+
+
+async def take(streams, *shards, consumer="c", count=100, block_ms=0):
+    return await streams.take(shards or [0], consumer=consumer, count=count, block_ms=block_ms)
+
+
+async def opened(redis_world, *shards, **options):
+    """Streams whose groups exist."""
+    streams = await redis_world.connect(**options)
+    await take(streams, *shards)
+    return streams
+
+
+def settled(entry, **changes):
+    told = {"intent_id": "i", "outcome": b"{}", "outcome_ttl_s": 60, **changes}
+    return Settlement(shard=entry.shard, entry_id=entry.entry_id, **told)
+
+
+async def test_entries_are_handed_out_once_in_order_and_acknowledged(redis_world):
+    streams = await opened(redis_world)
+    ids = [await streams.submit(0, b"%d" % number) for number in range(5)]
+    first = await take(streams, count=3)
+    second = await take(streams, consumer="other")
+    assert [entry.entry_id for entry in first + second] == ids
+    assert [entry.payload for entry in first + second] == [b"0", b"1", b"2", b"3", b"4"]
+    assert {entry.deliveries for entry in first} == {1}
+    assert await take(streams) == []
+    assert (await streams.lag(0)).pending == 5
+    await streams.settle([settled(entry) for entry in first + second])
+    assert (await streams.lag(0)).pending == 0
+
+
+async def test_several_shards_are_taken_together(redis_world):
+    streams = await opened(redis_world, 0, 1, 7)
+    for shard in (7, 0, 1, 7):
+        await streams.submit(shard, b"%d" % shard)
+    taken = await take(streams, 0, 1, 7)
+    assert sorted((entry.shard, entry.payload) for entry in taken) == [(0, b"0"), (1, b"1"), (7, b"7"), (7, b"7")]
+    assert await streams.take([], consumer="c", count=1, block_ms=0) == []
+
+
+async def test_taking_waits_for_the_first_entry_and_no_longer(redis_world):
+    streams, writer = await opened(redis_world), await redis_world.connect()
+    waiting = asyncio.create_task(take(streams, block_ms=4000))
+    await asyncio.sleep(0.1)
+    started = time.monotonic()
+    await writer.submit(0, b"x")
+    assert [entry.payload for entry in await waiting] == [b"x"]
+    assert time.monotonic() - started < 2
+    assert await take(streams, block_ms=50) == []
+
+
+async def test_a_missing_group_begins_at_the_first_entry(redis_world):
+    streams = await redis_world.connect()
+    await streams.submit(0, b"before any daemon was there")
+    assert streams.groups_created == 0
+    assert await take(streams) == []
+    assert streams.groups_created == 1
+    assert [entry.payload for entry in await take(streams)] == [b"before any daemon was there"]
+    await redis_world.lose_group(0)
+    assert await take(streams) == []
+    assert streams.groups_created == 2
+    assert [entry.payload for entry in await take(streams)] == [b"before any daemon was there"]
+
+
+async def test_an_emptied_redis_is_a_new_epoch_and_goes_on(redis_world):
+    streams, other = await opened(redis_world), await redis_world.connect()
+    await streams.submit(0, b"lost")
+    await take(streams)
+    epoch = await streams.epoch()
+    assert epoch == await streams.epoch() == await other.epoch()
+    created = streams.groups_created
+    await redis_world.flush_all()
+    await streams.submit(0, b"new")
+    assert await take(streams) == []
+    assert streams.groups_created > created
+    assert await streams.epoch() != epoch
+    assert [entry.payload for entry in await take(streams)] == [b"new"]
+    assert await streams.reclaim(0, consumer="c", min_idle_ms=0, count=10) != []  # the new one; nothing of the old
+
+
+async def test_a_wait_survives_the_loss_of_the_stream_it_waits_on(redis_world):
+    streams, writer = await opened(redis_world), await redis_world.connect()
+    waiting = asyncio.create_task(take(streams, block_ms=3000))
+    await asyncio.sleep(0.1)
+    await redis_world.flush_all()
+    await asyncio.sleep(0.05)
+    await writer.submit(0, b"x")
+    taken = await waiting
+    for _ in range(3):
+        taken = taken or await take(streams, block_ms=500)
+    assert [entry.payload for entry in taken] == [b"x"]
+
+
+async def test_unsettled_entries_are_reclaimed_when_idle_and_counted(redis_world):
+    streams = await opened(redis_world)
+    ids = [await streams.submit(0, b"%d" % number) for number in range(4)]
+    taken = await take(streams, consumer="dead")
+    await streams.settle([settled(taken[1])])
+    assert await streams.reclaim(0, consumer="heir", min_idle_ms=60_000, count=10) == []
+    await redis_world.pass_ms(120)
+    again = await streams.reclaim(0, consumer="heir", min_idle_ms=100, count=2)
+    assert [(entry.entry_id, entry.deliveries) for entry in again] == [(ids[0], 2), (ids[2], 2)]
+    assert again[0].payload == b"0"
+    rest = await streams.reclaim(0, consumer="heir", min_idle_ms=100, count=10)
+    assert [(entry.entry_id, entry.deliveries) for entry in rest] == [(ids[3], 2)]
+    everything = await streams.reclaim(0, consumer="third", min_idle_ms=0, count=10)
+    assert [(entry.entry_id, entry.deliveries) for entry in everything] == [(ids[0], 3), (ids[2], 3), (ids[3], 3)]
+
+
+async def test_entries_deleted_while_pending_are_counted_as_lost(redis_world):
+    streams = await opened(redis_world)
+    ids = [await streams.submit(0, b"%d" % number) for number in range(3)]
+    await take(streams)
+    await redis_world.delete_entry(0, ids[1])
+    again = await streams.reclaim(0, consumer="c", min_idle_ms=0, count=10)
+    assert [entry.entry_id for entry in again] == [ids[0], ids[2]]
+    assert streams.entries_lost == 1
+    assert (await streams.lag(0)).pending == 2
+
+
+async def test_reclaiming_where_nothing_ever_was_finds_nothing(redis_world):
+    streams = await redis_world.connect()
+    assert await streams.reclaim(5, consumer="c", min_idle_ms=0, count=10) == []
+    assert await streams.trim(6) == 0
+    assert (await streams.lag(7)).length == 0
+
+
+@pytest.mark.parametrize("fields", [{b"other": b"x"}, {b"intent": b"x", b"y": b"z"}, {b"Intent": b"x"}, {b"": b""}])
+async def test_entries_with_other_fields_come_with_what_they_have(redis_world, fields):
+    streams = await opened(redis_world)
+    await redis_world.add_fields(streams.names.intents(0), fields)
+    (entry,) = await take(streams)
+    assert (entry.payload, entry.fields) == (None, fields)
+    (entry,) = await streams.reclaim(0, consumer="c", min_idle_ms=0, count=1)
+    assert (entry.payload, entry.fields) == (None, fields)
+
+
+async def test_a_settlement_tells_everybody_and_acknowledges(redis_world):
+    streams, writer = await opened(redis_world), await redis_world.connect()
+    reply_to = f"{streams.names.replies}etl-7"
+    await streams.submit(0, b"good")
+    await streams.submit(0, b"bad")
+    good, bad = await take(streams)
+    await streams.settle(
+        [
+            settled(good, intent_id="g", outcome=b"committed", reply_to=reply_to, event=b"e1"),
+            settled(bad, intent_id=None, outcome=b"rejected", dead_letter=b"why"),
+        ]
+    )
+    assert await writer.outcome("g") == b"committed"
+    assert await writer.outcome("i") is None
+    (reply,) = await writer.replies(reply_to, block_ms=0)
+    assert reply.data == b"committed"
+    assert await writer.replies(reply_to, after=reply.entry_id, block_ms=20) == []
+    assert [event.data for event in await writer.events(block_ms=0)] == [b"e1"]
+    assert [letter.data for letter in await writer.dead_letters()] == [b"why"]
+    assert (await streams.lag(0)).pending == 0
+    await streams.settle([])
+
+
+async def test_a_reply_is_waited_for(redis_world):
+    streams, writer = await opened(redis_world), await redis_world.connect()
+    reply_to = f"{streams.names.replies}w"
+    waiting = asyncio.create_task(writer.replies(reply_to, block_ms=4000))
+    await asyncio.sleep(0.1)
+    await streams.submit(0, b"x")
+    (entry,) = await take(streams)
+    await streams.settle([settled(entry, outcome=b"done", reply_to=reply_to)])
+    assert [message.data for message in await waiting] == [b"done"]
+
+
+async def test_an_outcome_is_forgotten_after_its_time(redis_world):
+    streams = await opened(redis_world)
+    await streams.submit(0, b"x")
+    (entry,) = await take(streams)
+    await streams.settle([settled(entry, outcome_ttl_s=1)])
+    assert await streams.outcome("i") == b"{}"
+    await redis_world.pass_ms(1100)
+    assert await streams.outcome("i") is None
+
+
+@pytest.mark.parametrize(
+    "reply_to", ["firn:intents:0", "firn:events", "somebody", "firn:replies:", "firn:replies:" + "x" * 257]
+)
+async def test_a_reply_is_written_to_no_stream_but_a_reply_stream(redis_world, reply_to):
+    streams = await opened(redis_world)
+    assert not streams.names.is_reply(reply_to)
+    await streams.submit(0, b"x")
+    (entry,) = await take(streams)
+    await streams.settle([settled(entry, reply_to=reply_to)])
+    assert await streams.outcome("i") == b"{}"
+    assert b"{}" not in [message.data for message in await streams.replies(reply_to, block_ms=0)]
+
+
+async def test_a_settlement_may_be_repeated(redis_world):
+    streams = await opened(redis_world)
+    await streams.submit(0, b"x")
+    (entry,) = await take(streams)
+    for _ in range(2):
+        await streams.settle([settled(entry)])
+    assert await streams.outcome("i") == b"{}"
+    assert (await streams.lag(0)).pending == 0
+
+
+async def test_only_what_is_settled_is_trimmed(redis_world):
+    streams = await opened(redis_world)
+    ids = [await streams.submit(0, b"%d" % number) for number in range(6)]
+    taken = await take(streams, count=4)
+    assert await streams.trim(0) == 0
+    await streams.settle([settled(taken[0]), settled(taken[2])])
+    assert await streams.trim(0) == 1
+    await streams.settle([settled(taken[1])])
+    assert await streams.trim(0) == 2
+    assert [entry.entry_id for entry in await streams.reclaim(0, consumer="c", min_idle_ms=0, count=9)] == [ids[3]]
+    rest = await take(streams)
+    assert [entry.entry_id for entry in rest] == ids[4:]
+    await streams.settle([settled(entry) for entry in [taken[3], *rest]])
+    assert await streams.trim(0) == 3
+    assert (await streams.lag(0)).length == 0
+    assert await streams.submit(0, b"after") > ids[-1]
+    assert [entry.payload for entry in await take(streams)] == [b"after"]
+
+
+async def test_the_lag_says_how_much_waits_and_since_when(redis_world):
+    streams = await opened(redis_world)
+    empty = await streams.lag(0)
+    assert (empty.length, empty.undelivered, empty.pending, empty.oldest_entry_ms) == (0, 0, 0, None)
+    ids = [await streams.submit(0, b"x") for _ in range(5)]
+    lag = await streams.lag(0)
+    assert (lag.length, lag.undelivered, lag.pending, lag.entries_added) == (5, 5, 0, 5)
+    assert lag.oldest_entry_ms == int(ids[0].split("-")[0])
+    taken = await take(streams, count=2)
+    await streams.settle([settled(taken[0])])
+    lag = await streams.lag(0)
+    assert (lag.length, lag.undelivered, lag.pending) == (5, 3, 1)
+    assert lag.oldest_entry_ms == int(ids[1].split("-")[0])
+    await streams.trim(0)
+    lag = await streams.lag(0)
+    assert (lag.length, lag.undelivered, lag.pending, lag.entries_added) == (4, 3, 1, 5)
+
+
+async def test_an_entry_on_the_wrong_shard_is_moved(redis_world):
+    streams = await opened(redis_world, 0, 1)
+    await streams.submit(0, b"x")
+    await redis_world.add_fields(streams.names.intents(0), {b"odd": b"1"})
+    for entry in await take(streams, 0):
+        await streams.move(entry, to_shard=1)
+    assert (await streams.lag(0)).pending == 0
+    moved = await take(streams, 0, 1)
+    assert [(entry.shard, entry.payload, entry.fields) for entry in moved] == [(1, b"x", {}), (1, None, {b"odd": b"1"})]
+
+
+async def test_events_are_published_in_order_and_waited_for(redis_world):
+    streams, reader = await redis_world.connect(), await redis_world.connect()
+    await streams.publish([])
+    waiting = asyncio.create_task(reader.events(block_ms=4000))
+    await asyncio.sleep(0.1)
+    await streams.publish([b"1", b"2", b"3"])
+    first = await waiting
+    rest = await reader.events(after=first[-1].entry_id, block_ms=0)
+    assert [event.data for event in first + rest] == [b"1", b"2", b"3"]
+    assert [event.data for event in await reader.events(block_ms=0, count=2)] == [b"1", b"2"]
+
+
+async def test_an_intent_over_the_limit_is_refused_before_it_is_sent(redis_world):
+    streams = await opened(redis_world, payload_bytes_max=10)
+    await streams.submit(0, b"x" * 10)
+    with pytest.raises(InvalidIntent, match="limit of 10"):
+        await streams.submit(0, b"x" * 11)
+    assert (await streams.lag(0)).length == 1
+
+
+@pytest.mark.parametrize(("when", "landed"), [("before", 0), ("after", 1)])
+async def test_a_submission_whose_answer_is_lost_is_unknown_and_sent_once(redis_world, when, landed):
+    streams, other = await opened(redis_world), await redis_world.connect()
+    async with redis_world.reply_lost(streams, when):
+        with pytest.raises(UnknownOutcome):
+            await streams.submit(0, b"x")
+    assert (await other.lag(0)).length == landed
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_a_settlement_whose_answer_is_lost_is_repeated_until_it_is_known(redis_world, when):
+    streams, other = await opened(redis_world), await redis_world.connect()
+    await streams.submit(0, b"x")
+    (entry,) = await take(streams)
+    async with redis_world.reply_lost(streams, when):
+        with pytest.raises(UnknownOutcome):
+            await streams.settle([settled(entry)])
+    assert (await other.lag(0)).pending == (1 if when == "before" else 0)
+    await streams.settle([settled(entry)])
+    assert (await other.lag(0)).pending == 0
+
+
+async def test_what_daemons_announce_is_there_until_redis_is_emptied(redis_world):
+    daemon, writer = await redis_world.connect(), await redis_world.connect()
+    assert await writer.settings() is None
+    await daemon.announce(b"1")
+    await daemon.announce(b"2")
+    assert await writer.settings() == b"2"
+    await daemon.announce_tables({})
+    await daemon.announce_tables({"db.é t": b"here", "db.u": b"there", "db.none": None})
+    assert [await writer.table(name) for name in ("db.é t", "db.u", "db.none")] == [b"here", b"there", None]
+    await daemon.announce_tables({"db.é t": b"moved", "db.u": None})
+    assert [await writer.table(name) for name in ("db.é t", "db.u")] == [b"moved", None]
+    await redis_world.flush_all()
+    assert await writer.settings() is None
+    assert await writer.table("db.é t") is None
+
+
+async def test_two_prefixes_share_a_server_and_see_nothing_of_each_other(redis_world):
+    one, two = await opened(redis_world), await opened(redis_world, names=StreamNames("other"))
+    await one.submit(0, b"x")
+    assert await take(two) == []
+    assert len(await take(one)) == 1
+    assert await one.epoch() != await two.epoch()
+    assert INTENT_FIELD == "intent"
