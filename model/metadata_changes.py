@@ -13,7 +13,7 @@ import msgspec
 
 from firn.model.errors import InvalidMetadata, Unsupported
 from firn.model.metadata import FORMAT_VERSION_MAX, TableMetadata
-from firn.model.metadata_check import check_encryption_key, check_statistics, strip_slashes
+from firn.model.metadata_check import check_encryption_key, check_statistics, check_uuid, strip_slashes
 from firn.model.snapshot import MAIN_BRANCH, MetadataLogEntry, Snapshot, SnapshotLogEntry, SnapshotRef
 from firn.model.table_properties import (
     FORMAT_VERSION,
@@ -211,10 +211,9 @@ def remove_snapshots(metadata: TableMetadata, snapshot_ids: Collection[int], *, 
 
 def assign_uuid(metadata: TableMetadata, uuid: str, *, now_ms: int) -> TableMetadata:
     """The metadata with a UUID, for a v1 table that has none; a table never changes the one it has."""
-    if not uuid:
-        raise InvalidMetadata("must not be empty", where="table-uuid")
     if metadata.table_uuid == uuid:
         return metadata
+    check_uuid(uuid, where="table-uuid")
     if metadata.table_uuid:
         raise InvalidMetadata(f"cannot be reassigned from {metadata.table_uuid} to {uuid}", where="table-uuid")
     return replace(metadata, table_uuid=uuid, last_updated_ms=next_timestamp_ms(metadata, now_ms))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -12,6 +13,8 @@ from firn.model.snapshot import MAIN_BRANCH
 
 CLOCK_SKEW_MS_MAX: Final = 60_000
 """How far a log may run backwards, in milliseconds: writers' clocks differ, and Java tolerates as much."""
+
+_UUID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
 def check_metadata(metadata: TableMetadata, *, where: str = "metadata") -> None:
@@ -54,6 +57,8 @@ def _check_unique(ids: Iterable[int], where: str, name: str) -> None:
 
 def _check_versions(metadata: TableMetadata, where: str) -> None:
     version = metadata.format_version
+    if not metadata.location:
+        raise InvalidMetadata("must not be empty", where=join(where, "location"))
     if version > 1 and not metadata.table_uuid:
         raise InvalidMetadata(f"missing, but required in format v{version}", where=join(where, "table-uuid"))
     if version == 1 and metadata.last_sequence_number != 0:
@@ -119,6 +124,12 @@ def _check_logs(metadata: TableMetadata, where: str) -> None:
                 f"{metadata.last_updated_ms} is before the last entry of {name} at {times[-1]}",
                 where=join(where, "last-updated-ms"),
             )
+
+
+def check_uuid(text: str, *, where: str) -> None:
+    """Refuse a new table's UUID that is none: PyIceberg and the Rust library could not read the table."""
+    if not _UUID.fullmatch(text):
+        raise InvalidMetadata(f"must be a UUID in its 36 character form, not {text[:40]!r}", where=where)
 
 
 def strip_slashes(location: str) -> str:

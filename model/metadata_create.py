@@ -9,7 +9,7 @@ import msgspec
 
 from firn.model.errors import InvalidMetadata, Unsupported
 from firn.model.metadata import FORMAT_VERSION_DEFAULT, FORMAT_VERSION_MAX, TableMetadata
-from firn.model.metadata_check import check_metadata, strip_slashes
+from firn.model.metadata_check import check_metadata, check_uuid, strip_slashes
 from firn.model.metrics_modes import parse_mode
 from firn.model.partitioning import PARTITION_FIELD_ID_START, UNPARTITIONED, PartitionSpec, check_spec
 from firn.model.schema import Schema, assign_fresh_ids
@@ -52,8 +52,7 @@ def new_table_metadata(
         raise Unsupported(
             f"unsupported format version v{format_version}, the newest is v{FORMAT_VERSION_MAX}", where="format-version"
         )
-    if not table_uuid:
-        raise InvalidMetadata("must not be empty", where="table-uuid")
+    check_uuid(table_uuid, where="table-uuid")
     if not strip_slashes(location):
         raise InvalidMetadata("must not be empty", where="location")
     validate_schema(schema, format_version=format_version)

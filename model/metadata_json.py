@@ -128,10 +128,7 @@ def _uuid(members: dict[str, Any], version: int, where: str) -> str:
 
 
 def _location(members: dict[str, Any], where: str) -> str:
-    location = strip_slashes(str_of(members, "location", where=where))
-    if not location:
-        raise InvalidMetadata("must not be empty", where=join(where, "location"))
-    return location
+    return strip_slashes(str_of(members, "location", where=where))
 
 
 def _required_since_v2(key: str, version: int, where: str) -> InvalidMetadata:

@@ -22,8 +22,8 @@ replace = msgspec.structs.replace
 def apply_updates(metadata: TableMetadata | None, updates: Sequence[rest.Update], *, now_ms: int) -> TableMetadata:
     """The metadata after the updates, in order; the same object when they change nothing.
 
-    `metadata` None is a table to create: the updates must then give it a UUID, a location, a schema, a spec and a
-    sort order. Raises a FirnError naming the update (``updates[3]…``) that is not allowed, or what the result lacks.
+    `metadata` None is a table to create: the updates must then give it a UUID, a location, a schema and a spec.
+    Raises a FirnError naming the update (``updates[3]…``) that is not allowed, or what the result lacks.
     """
     base = _nothing(updates, now_ms) if metadata is None else metadata
     state = _State(base, now_ms=now_ms)
@@ -35,6 +35,8 @@ def apply_updates(metadata: TableMetadata | None, updates: Sequence[rest.Update]
     result = state.metadata
     if result is base and metadata is not None:
         return metadata
+    if not result.sort_orders:
+        result = replace(result, sort_orders=(UNSORTED,))
     result = changes.without_intermediate_snapshots(result, base=base)
     check_metadata(result)
     layout.check_layout(result)

@@ -30,7 +30,7 @@ from firn.model.metadata_changes import (
 )
 from firn.model.metadata_check import check_metadata
 from firn.model.snapshot import SnapshotRef
-from tests.strategies.metadata import LOCATION, START_MS, appended, snapshot, table
+from tests.strategies.metadata import LOCATION, START_MS, UUID, appended, snapshot, table
 
 NOW = START_MS + 10**6
 STATISTICS = {
@@ -234,10 +234,12 @@ def test_v2_needs_the_uuid_that_v1_may_lack():
     anonymous = msgspec.structs.replace(table(format_version=1), table_uuid="")
     with pytest.raises(InvalidMetadata, match="table-uuid"):
         upgrade(anonymous, 2, now_ms=NOW)
-    named = assign_uuid(anonymous, "u", now_ms=NOW)
-    assert upgrade(named, 2, now_ms=NOW).table_uuid == "u"
+    named = assign_uuid(anonymous, UUID, now_ms=NOW)
+    assert upgrade(named, 2, now_ms=NOW).table_uuid == UUID
     with pytest.raises(InvalidMetadata, match="cannot be reassigned"):
-        assign_uuid(named, "v", now_ms=NOW)
+        assign_uuid(named, UUID.replace("9", "8"), now_ms=NOW)
+    with pytest.raises(InvalidMetadata, match="must be a UUID"):
+        assign_uuid(anonymous, "table-1", now_ms=NOW)
 
 
 def test_the_format_version_property_upgrades_and_is_not_stored():
