@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final
 
 import msgspec
@@ -118,7 +119,8 @@ def write_avro_rows(
     blocks: list[tuple[int, bytes]] = []
     parts: list[bytes] = []
     count = size = 0
-    for chunk in _chunks(rows):
+    source = iter(rows)
+    while chunk := list(islice(source, CHUNK_ROWS)):
         records = [_encoded_row(encode, row, metrics.row_count + at) for at, row in enumerate(chunk)]
         metrics.add(chunk)
         parts.append(encode_block(compiled, records))
@@ -131,17 +133,6 @@ def write_avro_rows(
         blocks.append((count, compress(b"".join(parts), codec=codec)))
     header = {"iceberg.schema": msgspec.json.encode(schema_to_json(schema)).decode()} | dict(metadata or {})
     return WrittenAvro(write_avro(text, blocks, metadata=header, codec=codec), metrics)
-
-
-def _chunks(rows: Iterable[Mapping[int, Any]]) -> Iterator[list[Mapping[int, Any]]]:
-    chunk: list[Mapping[int, Any]] = []
-    for row in rows:
-        chunk.append(row)
-        if len(chunk) == CHUNK_ROWS:
-            yield chunk
-            chunk = []
-    if chunk:
-        yield chunk
 
 
 def _encoded_row(encode: Convert, row: Mapping[int, Any], at: int) -> Any:
