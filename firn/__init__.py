@@ -1,1 +1,60 @@
-"""firn commits to Apache Iceberg tables: many writers submit intents, one coordinator commits them in groups."""
+"""firn commits to Apache Iceberg tables: many writers submit intents, one coordinator commits them in groups.
+
+What writers import is here: the clients, their tickets and answers, and the helper that describes data files.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from firn.coordinator.client.answers import Unknown
+    from firn.coordinator.client.async_client import AsyncClient, AsyncTicket
+    from firn.coordinator.client.sync_client import Client, Ticket
+    from firn.coordinator.client.table_view import TableView
+    from firn.model.errors import FirnError, RejectedError, UnknownOutcome
+    from firn.model.intent import ContentFile
+    from firn.model.outcome import Committed, Rejected
+
+__all__ = [
+    "AsyncClient",
+    "AsyncTicket",
+    "Client",
+    "Committed",
+    "ContentFile",
+    "FirnError",
+    "Rejected",
+    "RejectedError",
+    "TableView",
+    "Ticket",
+    "Unknown",
+    "UnknownOutcome",
+]
+
+_HOMES: Final = {
+    "AsyncClient": "firn.coordinator.client.async_client",
+    "AsyncTicket": "firn.coordinator.client.async_client",
+    "Client": "firn.coordinator.client.sync_client",
+    "Committed": "firn.model.outcome",
+    "ContentFile": "firn.model.intent",
+    "FirnError": "firn.model.errors",
+    "Rejected": "firn.model.outcome",
+    "RejectedError": "firn.model.errors",
+    "TableView": "firn.coordinator.client.table_view",
+    "Ticket": "firn.coordinator.client.sync_client",
+    "Unknown": "firn.coordinator.client.answers",
+    "UnknownOutcome": "firn.model.errors",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used: `firn.model` alone must not load Redis, ZooKeeper and Arrow."""
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'firn' has no attribute {name!r}")
+    return getattr(importlib.import_module(home), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -11,13 +11,16 @@ FirnError
 ├── AlreadyExists         a name or a location that is taken
 ├── Unavailable           Redis, ZooKeeper or a file store does not answer: try again later, nothing is decided
 │   └── UnknownOutcome    a request went out and no answer came: it may or may not have happened
+├── RejectedError         an intent was rejected, where the caller asked for a commit (`Ticket.committed`)
 ├── Fenced                the lock, the session or the shard is lost: whatever was being done must be abandoned
 └── Misconfigured         a setting is missing or contradicts another (names the setting)
 
-A *conflict* is not an exception: replay returns it as a value (see `firn.model.outcome`).
+A *conflict* is not an exception: replay returns it as a value (see `firn.model.outcome`), and so does the client.
 """
 
 from __future__ import annotations
+
+from firn.model.outcome import Rejected
 
 
 class FirnError(Exception):
@@ -81,6 +84,14 @@ class Unavailable(FirnError):
 
 class UnknownOutcome(Unavailable):
     """A request was sent and its answer was lost: it may or may not have taken effect."""
+
+
+class RejectedError(FirnError):
+    """An intent has had no effect and never will; `outcome` says why and what to do."""
+
+    def __init__(self, outcome: Rejected) -> None:
+        self.outcome = outcome
+        super().__init__(f"{outcome.rule}: {outcome.message} ({outcome.hint})")
 
 
 class Fenced(FirnError):

@@ -1,0 +1,79 @@
+"""What a client and an intent can be told beyond the essentials; all of it is optional."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any, Final, Literal, TypedDict
+
+from firn.storage.files import FileStore
+from firn.storage.intent_streams import IntentStreams
+
+RESUBMIT_AFTER_S: Final = 2.0
+"""Silence after which a client looks for the outcome and submits again; it doubles each time."""
+
+RESUBMIT_AFTER_S_MAX: Final = 15.0
+UNRESOLVED_MAX: Final = 10_000
+"""Intents without an outcome before `submit` waits."""
+
+
+class ClientOptions(TypedDict, total=False):
+    """How a client works.
+
+    `resubmit_after_s`: silence (seconds) after which it looks for the outcome and submits again, doubled each time up
+    to 15. `unresolved_max`: intents without an outcome before submitting waits. `prefix`: what every key in Redis
+    begins with (default ``firn``; the daemon's ``redis.prefix``). `zookeeper`: hosts with the chroot, or without one
+    for ``/firn``: where `table` looks when Redis does not know a table. `files`: the store that metadata is read from
+    (default: local files). `connect`: makes the connection to Redis, instead of the URL.
+    """
+
+    resubmit_after_s: float
+    unresolved_max: int
+    prefix: str
+    zookeeper: str
+    files: FileStore
+    connect: Callable[[], IntentStreams]
+
+
+class IntentOptions(TypedDict, total=False):
+    """What every intent can carry (`firn.model.intent`).
+
+    `intent_id`: made by the client unless given, which is how an intent of an earlier process is submitted again.
+    `writer` with `writer_sequence`: a streaming writer and its rising epoch. `deadline`: a time with time zone after
+    which it must not be applied. `priority`: ``maintenance`` gives way to ``ingest``. `summary` goes into the
+    snapshot's summary.
+    """
+
+    intent_id: str
+    table_uuid: str
+    writer: str
+    writer_sequence: int
+    deadline: datetime
+    priority: Literal["ingest", "maintenance"]
+    summary: Mapping[str, str]
+
+
+class FileOptions(IntentOptions, total=False):
+    """As `IntentOptions`, for operations on files: the branch, and the snapshot that the intent was planned on."""
+
+    branch: str
+    base_snapshot_id: int
+
+
+class BranchOptions(IntentOptions, total=False):
+    """As `IntentOptions`, with the branch."""
+
+    branch: str
+
+
+class TableOptions(IntentOptions, total=False):
+    """As `IntentOptions`, for a new table: spec, order and properties as in the REST specification.
+
+    `location`: where, instead of below the daemon's warehouse. `format_version`: 1, 2 (default) or 3.
+    """
+
+    partition_spec: Mapping[str, Any]
+    write_order: Mapping[str, Any]
+    location: str
+    properties: Mapping[str, str]
+    format_version: int

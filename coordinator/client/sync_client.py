@@ -1,0 +1,263 @@
+"""The client for code without an event loop: threads, and processes however they are started."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import selectors
+import threading
+import weakref
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from concurrent.futures import CancelledError, Future
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar, Unpack
+
+from firn.coordinator.client import intents
+from firn.coordinator.client.answers import Answer, Unknown, committed
+from firn.coordinator.client.async_client import DEFAULT_URL, AsyncClient, AsyncTicket
+from firn.coordinator.client.options import BranchOptions, ClientOptions, FileOptions, IntentOptions, TableOptions
+from firn.coordinator.client.table_view import TableView
+from firn.model.errors import Unavailable
+from firn.model.intent import ContentFile, Intent
+from firn.model.outcome import Committed, Outcome
+from firn.model.schema import Schema
+
+CLOSE_TIMEOUT_S: Final = 5.0
+
+_Result = TypeVar("_Result")
+
+
+class Ticket:
+    """One submitted intent. Any thread of the process that submitted it can wait for it, as often as it likes."""
+
+    def __init__(self, intent: Intent, answer: Future[Answer], attempts: Callable[[], int]) -> None:
+        self._intent = intent
+        self._answer = answer
+        self._attempts = attempts
+        self._process = os.getpid()
+
+    @property
+    def intent_id(self) -> str:
+        """Keep it to ask for the outcome later, or to submit the same intent from another process."""
+        return self._intent.intent_id
+
+    @property
+    def done(self) -> bool:
+        """Whether `result` returns at once."""
+        return self._answer.done()
+
+    def result(self, timeout: float | None = None) -> Answer:
+        """The outcome, waited for up to `timeout` seconds; `Unknown` after that, and the client goes on trying.
+
+        `Unknown` at once in a process forked from the one that submitted: ask `Client.outcome`.
+        """
+        if not self._answer.done() and os.getpid() != self._process:
+            return self._unknown("another process submitted it")
+        try:
+            return self._answer.result(timeout)
+        except TimeoutError:
+            return self._unknown(f"no outcome within {timeout:g} s")
+
+    def committed(self, timeout: float | None = None) -> Committed:
+        """As `result`, for those who expect a commit: raises `RejectedError` or `UnknownOutcome` otherwise."""
+        return committed(self.result(timeout))
+
+    def _unknown(self, reason: str) -> Unknown:
+        return Unknown(
+            intent_id=self._intent.intent_id, table=self._intent.table, reason=reason, attempts=self._attempts()
+        )
+
+
+class Client:
+    """Submits intents to firn's daemons through Redis, for code without an event loop.
+
+    Any number of threads may share one; they share one background thread. A forked child gets its own connection when
+    it first uses the client, and a pickled client connects anew where it is unpickled. Connects when first used. Use
+    it with ``with``, or `close` it.
+    """
+
+    def __init__(self, url: str = DEFAULT_URL, **options: Unpack[ClientOptions]) -> None:
+        self._url = url
+        self._options = options
+        self._lock = threading.Lock()
+        self._engine: _Engine | None = None
+        self._closed = False
+        _clients.add(self)
+
+    def append(self, table: str, files: Iterable[ContentFile], **options: Unpack[FileOptions]) -> Ticket:
+        """Add data files (`data_files_from_parquet`). Never conflicts."""
+        return self.submit(intents.append(table, files, options))
+
+    def delete_files(self, table: str, files: Iterable[ContentFile | str], **options: Unpack[FileOptions]) -> Ticket:
+        """Remove whole data files; rejected unless each of them is live."""
+        return self.submit(intents.delete_files(table, files, options))
+
+    def replace(
+        self,
+        table: str,
+        *,
+        removed: Iterable[ContentFile | str],
+        added: Iterable[ContentFile],
+        base_snapshot_id: int,
+        **options: Unpack[BranchOptions],
+    ) -> Ticket:
+        """Rewrite data files without changing rows; `base_snapshot_id` is the snapshot that was read."""
+        return self.submit(
+            intents.replace(table, removed=removed, added=added, base_snapshot_id=base_snapshot_id, options=options)
+        )
+
+    def create_table(self, table: str, schema: Schema | Mapping[str, Any], **options: Unpack[TableOptions]) -> Ticket:
+        """Create a table; `schema` as a value or in its JSON form. Ids are assigned anew."""
+        return self.submit(intents.create_table(table, schema, options))
+
+    def drop_table(self, table: str, **options: Unpack[IntentOptions]) -> Ticket:
+        """Forget a table; its files stay."""
+        return self.submit(intents.drop_table(table, options))
+
+    def submit(self, intent: Intent) -> Ticket:
+        """Submit any intent; waits while too many have no outcome.
+
+        Returns after the first attempt, even if Redis did not take it: the client goes on. Raises InvalidIntent when
+        no daemon could answer it, Misconfigured when Redis does not let the client in, Unavailable after `close`.
+        """
+        return self._running().submit(intent)
+
+    def outcome(self, intent_id: str) -> Outcome | None:
+        """The outcome of any intent while Redis has it; None says nothing about whether it was committed."""
+        return self._running().call(lambda client: client.outcome(intent_id))
+
+    def table(self, name: str) -> TableView:
+        """The table as it is now, to make data files for. `NotFound` says what to do when Redis does not know it."""
+        return self._running().call(lambda client: client.table(name))
+
+    def close(self) -> None:
+        """Stop; tickets without an outcome become `Unknown`. What was submitted may still be committed."""
+        with self._lock:
+            self._closed = True
+            engine, self._engine = self._engine, None
+        if engine is not None:
+            engine.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _connected, (self._url, self._options)
+
+    def _running(self) -> _Engine:
+        with self._lock:
+            if self._closed:
+                raise Unavailable("the client is closed")
+            if self._engine is None:
+                self._engine = _Engine(self._url, self._options)
+            return self._engine
+
+    def forget_parent(self) -> None:
+        """In a forked child: the thread, its loop and its connections are the parent's.
+
+        They are kept, because to clean them up would reach into the parent's connections; they are never used.
+        """
+        self._lock = threading.Lock()
+        if self._engine is not None:
+            _parents.append(self._engine)
+            self._engine = None
+
+
+class _Engine:
+    """A thread with an event loop and an `AsyncClient` on it."""
+
+    def __init__(self, url: str, options: ClientOptions) -> None:
+        # A selector without a kernel object: a forked child could otherwise take the parent's sockets off it.
+        self._loop = asyncio.SelectorEventLoop(selectors.PollSelector())
+        self._lock = threading.Lock()
+        self._ended = False
+        self._thread = threading.Thread(target=self._run, name="firn-client", daemon=True)
+        self._thread.start()
+        try:
+            self._client = self._wait(_opened(url, options))
+        except BaseException:
+            self._end()
+            raise
+
+    def submit(self, intent: Intent) -> Ticket:
+        answer: Future[Answer] = Future()
+        answer.set_running_or_notify_cancel()
+
+        async def submit() -> AsyncTicket:
+            ticket = await self._client.submit(intent)
+            ticket.when_done(answer.set_result)
+            return ticket
+
+        ticket = self._wait(submit())
+        return Ticket(intent, answer, lambda: ticket.attempts)
+
+    def call(self, work: Callable[[AsyncClient], Coroutine[Any, Any, _Result]]) -> _Result:
+        """Do something with the client; what it raises is raised here."""
+        return self._wait(work(self._client))
+
+    def close(self) -> None:
+        with contextlib.suppress(TimeoutError):
+            asyncio.run_coroutine_threadsafe(self._client.close(), self._loop).result(CLOSE_TIMEOUT_S)
+        self._end()
+
+    def _wait(self, work: Coroutine[Any, Any, _Result]) -> _Result:
+        assert threading.current_thread() is not self._thread
+        with self._lock:
+            if self._ended:
+                work.close()
+                raise Unavailable("the client is closed")
+            future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except CancelledError:
+            raise Unavailable("the client was closed meanwhile") from None
+        except BaseException:
+            future.cancel()  # KeyboardInterrupt: nobody waits for it any more
+            raise
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_forever()
+        finally:
+            tasks = asyncio.all_tasks(self._loop)
+            for task in tasks:
+                task.cancel()
+            self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+            self._loop.run_until_complete(self._loop.shutdown_default_executor())
+            self._loop.close()
+
+    def _end(self) -> None:
+        with self._lock:
+            if self._ended:
+                return
+            self._ended = True
+            self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(CLOSE_TIMEOUT_S)
+
+
+async def _opened(url: str, options: ClientOptions) -> AsyncClient:
+    return AsyncClient(url, **options)
+
+
+def _connected(url: str, options: ClientOptions) -> Client:
+    return Client(url, **options)
+
+
+_clients: Final[weakref.WeakSet[Client]] = weakref.WeakSet()
+_parents: Final[list[_Engine]] = []
+
+
+def _after_fork() -> None:
+    for client in list(_clients):
+        client.forget_parent()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,126 @@
+"""What a writer needs to know of a table in order to make data files for it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import msgspec
+
+from firn.model.errors import CorruptFile, FirnError, NotFound
+from firn.model.identifiers import check_table_name
+from firn.model.limits import Limits
+from firn.model.metadata import TableMetadata
+from firn.model.partitioning import PartitionSpec
+from firn.model.schema import Schema
+from firn.storage.files import FileStore
+from firn.storage.intent_streams import IntentStreams, TablePlace
+from firn.storage.metadata_files import decode_metadata
+from firn.storage.pointers import Pointers
+from firn.storage.zookeeper import ZooKeeperOptions, ZooKeeperSession
+
+CHROOT: Final = "/firn"
+"""Where firn's nodes are in ZooKeeper when the hosts do not say."""
+
+CONNECT_TIMEOUT_S: Final = 15.0
+
+
+class TableView(msgspec.Struct, frozen=True, kw_only=True):
+    """A table as it was when it was looked at; it may have moved on since, which the daemon takes into account."""
+
+    name: str
+    metadata_location: str
+    metadata: TableMetadata
+
+    @classmethod
+    def from_metadata(cls, location: str, files: FileStore, *, name: str = "") -> TableView:
+        """The table that a metadata file describes. Raises NotFound, CorruptFile, InvalidMetadata, Unavailable."""
+        data = files.read(location, bytes_max=Limits().metadata_bytes_max)
+        return cls(name=name, metadata_location=location, metadata=decode_metadata(data, location=location))
+
+    @property
+    def location(self) -> str:
+        """The table's folder: data files belong below it, in ``data/`` by custom."""
+        return self.metadata.location
+
+    @property
+    def uuid(self) -> str:
+        """What distinguishes it from an earlier table of the same name."""
+        return self.metadata.table_uuid
+
+    @property
+    def schema(self) -> Schema:
+        """The current schema."""
+        return self.metadata.current_schema
+
+    @property
+    def spec(self) -> PartitionSpec:
+        """The spec that new files are partitioned by."""
+        return self.metadata.default_spec
+
+    @property
+    def snapshot_id(self) -> int | None:
+        """The head of ``main``: what to plan on."""
+        return self.metadata.current_snapshot_id
+
+
+class TableFinder:
+    """Finds tables by name: in Redis where the daemons announced them, in ZooKeeper if the client may."""
+
+    def __init__(self, streams: IntentStreams, *, files: FileStore, zookeeper: str | None) -> None:
+        self._streams = streams
+        self._files = files
+        self._hosts = None if zookeeper is None or "/" in zookeeper else zookeeper + CHROOT
+        if zookeeper is not None and "/" in zookeeper:
+            self._hosts = zookeeper
+        self._session: ZooKeeperSession | None = None
+        self._connecting = asyncio.Lock()
+
+    async def find(self, name: str) -> TableView:
+        """The table as it is now. `NotFound` says what to do when Redis does not know it."""
+        check_table_name(name)
+        refused: FirnError | None = None
+        place = _place(await self._streams.table(name), name)
+        if place is not None:
+            try:
+                return await self._read(name, place.metadata_location)
+            except NotFound as error:  # an old announcement: the file has been removed since
+                refused = error
+        if self._hosts is None:
+            raise NotFound(
+                f"Redis does not say where table {name!r} is: there is no such table, or nothing was committed to it "
+                "since Redis was emptied. Give the client zookeeper=…, or use TableView.from_metadata"
+            ) from refused
+        pointer = (await (await self._pointers()).read(name)).pointer
+        if pointer.dropped:
+            raise NotFound(f"table {name!r} was dropped")
+        return await self._read(name, pointer.metadata_location)
+
+    async def close(self) -> None:
+        """Give the session up."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def _read(self, name: str, location: str) -> TableView:
+        return await asyncio.to_thread(TableView.from_metadata, location, self._files, name=name)
+
+    async def _pointers(self) -> Pointers:
+        assert self._hosts is not None
+        async with self._connecting:
+            if self._session is None:
+                session = ZooKeeperSession(ZooKeeperOptions(hosts=self._hosts))
+                try:
+                    await session.start(timeout_s=CONNECT_TIMEOUT_S)
+                except BaseException:
+                    await session.close()
+                    raise
+                self._session = session
+            return Pointers(self._session)
+
+
+def _place(data: bytes | None, name: str) -> TablePlace | None:
+    try:
+        return None if data is None else msgspec.json.decode(data, type=TablePlace)
+    except msgspec.DecodeError as error:
+        raise CorruptFile(f"Redis, table {name}", f"is no table's place: {error}") from error
