@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import uuid
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import redis.exceptions as rx
@@ -15,7 +14,6 @@ from redis.asyncio import Redis, RedisCluster
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from firn.model.errors import FirnError, Misconfigured, Unavailable, UnknownOutcome
 from firn.storage.intent_streams import (
     DEAD_LETTER_FIELD,
     DEAD_LETTERS_LENGTH_MAX,
@@ -36,13 +34,11 @@ from firn.storage.intent_streams import (
     check_payload,
     entry_of,
 )
+from firn.storage.redis_errors import redis_errors
 
 CONNECT_TIMEOUT_S: Final = 5.0
 ANSWER_TIMEOUT_S: Final = 10.0
 """How long an answer may take, on top of what a command itself waits."""
-
-BLOCK_MS_MAX: Final = 5000
-"""The longest wait that is asked of the server, well below the time after which it counts as not answering."""
 
 CLUSTER_POLL_S: Final = 0.02
 
@@ -71,12 +67,13 @@ class RedisStreams:
         payload_bytes_max: int = PAYLOAD_BYTES_MAX,
         **connection_options: Any,
     ) -> None:
-        options = {
+        options: dict[str, Any] = {
             "socket_connect_timeout": CONNECT_TIMEOUT_S,
             "socket_timeout": ANSWER_TIMEOUT_S,
             "protocol": 2,
             **connection_options,
         }
+        self._block_ms_max = int(options["socket_timeout"] * 500)
         self._cluster = cluster
         self._redis: Any
         if cluster:
@@ -102,13 +99,13 @@ class RedisStreams:
 
     async def submit(self, shard: int, payload: bytes) -> str:
         check_payload(payload, bytes_max=self._payload_bytes_max)
-        async with _errors("submit", write=True):
+        async with redis_errors("submit", write=True):
             return _text(await self._redis.xadd(self._names.intents(shard), {INTENT_FIELD: payload}))
 
     async def take(self, shards: Sequence[int], *, consumer: str, count: int, block_ms: int) -> list[Entry]:
         if not shards:
             return []
-        async with _errors("take"):
+        async with redis_errors("take"):
             try:
                 if self._cluster:
                     return await self._take_each(shards, consumer=consumer, count=count, block_ms=block_ms)
@@ -122,7 +119,7 @@ class RedisStreams:
 
     async def reclaim(self, shard: int, *, consumer: str, min_idle_ms: int, count: int) -> list[Entry]:
         stream = self._names.intents(shard)
-        async with _errors("reclaim"):
+        async with redis_errors("reclaim"):
             claimed: list[tuple[bytes, dict[bytes, bytes]]] = []
             start = b"0-0"
             while len(claimed) < count:
@@ -154,7 +151,7 @@ class RedisStreams:
     async def settle(self, batch: Sequence[Settlement]) -> None:
         if not batch:
             return
-        async with _errors("settle", write=True):
+        async with redis_errors("settle", write=True):
             if self._cluster:
                 await self._settle_in_cluster(batch)
                 return
@@ -169,7 +166,7 @@ class RedisStreams:
     async def publish(self, events: Sequence[bytes]) -> None:
         if not events:
             return
-        async with _errors("publish", write=True):
+        async with redis_errors("publish", write=True):
             pipeline = self._redis.pipeline(transaction=False)
             for event in events:
                 pipeline.xadd(self._names.events, {EVENT_FIELD: event}, maxlen=EVENTS_LENGTH_MAX, approximate=True)
@@ -189,7 +186,7 @@ class RedisStreams:
 
     async def trim(self, shard: int) -> int:
         stream = self._names.intents(shard)
-        async with _errors("trim"):
+        async with redis_errors("trim"):
             group = await self._group(stream)
             if group is None:
                 return 0
@@ -204,7 +201,7 @@ class RedisStreams:
 
     async def lag(self, shard: int) -> ShardLag:
         stream = self._names.intents(shard)
-        async with _errors("lag"):
+        async with redis_errors("lag"):
             group = await self._group(stream)
             if group is None:
                 await self._ensure_group(shard)
@@ -226,7 +223,7 @@ class RedisStreams:
 
     async def move(self, entry: Entry, *, to_shard: int) -> str:
         fields: dict[Any, Any] = dict(entry.fields) if entry.payload is None else {INTENT_FIELD: entry.payload}
-        async with _errors("move", write=True):
+        async with redis_errors("move", write=True):
             pipeline = self._redis.pipeline(transaction=not self._cluster)
             pipeline.xadd(self._names.intents(to_shard), fields)
             if not self._cluster:
@@ -237,7 +234,7 @@ class RedisStreams:
             return added
 
     async def epoch(self) -> str:
-        async with _errors("epoch"):
+        async with redis_errors("epoch"):
             pipeline = self._redis.pipeline(transaction=False)
             pipeline.set(self._names.epoch, uuid.uuid4().hex, nx=True)
             pipeline.get(self._names.epoch)
@@ -246,7 +243,7 @@ class RedisStreams:
 
     async def persistence_warnings(self) -> list[str]:
         warnings = []
-        async with _errors("persistence"):
+        async with redis_errors("persistence"):
             for setting, (wanted, otherwise) in _WANTED.items():
                 try:
                     answer = await self._redis.config_get(setting)
@@ -258,7 +255,7 @@ class RedisStreams:
         return warnings
 
     async def announce(self, settings: bytes) -> None:
-        async with _errors("announce", write=True):
+        async with redis_errors("announce", write=True):
             await self._redis.set(self._names.settings, settings)
 
     async def settings(self) -> bytes | None:
@@ -267,7 +264,7 @@ class RedisStreams:
     async def announce_tables(self, places: Mapping[str, bytes | None]) -> None:
         if not places:
             return
-        async with _errors("announce_tables", write=True):
+        async with redis_errors("announce_tables", write=True):
             pipeline = self._redis.pipeline(transaction=False)
             for name, place in places.items():
                 if place is None:
@@ -285,15 +282,19 @@ class RedisStreams:
 
     # ------------------------------------------------------------------------------------------------------------------
 
+    def _block(self, block_ms: int) -> int | None:
+        """The wait to ask the server for: well below the time after which it counts as not answering."""
+        return min(block_ms, self._block_ms_max) if block_ms > 0 else None  # 0 would wait for ever
+
     async def _get(self, doing: str, key: str) -> bytes | None:
-        async with _errors(doing):
+        async with redis_errors(doing):
             found: bytes | None = await self._redis.get(key)
             return found
 
     async def _take(self, shards: Sequence[int], *, consumer: str, count: int, block_ms: int) -> list[Entry]:
         by_stream = {self._names.intents(shard): shard for shard in shards}
         found = await self._redis.xreadgroup(
-            GROUP, consumer, dict.fromkeys(by_stream, ">"), count=count, block=_block(block_ms)
+            GROUP, consumer, dict.fromkeys(by_stream, ">"), count=count, block=self._block(block_ms)
         )
         return [
             entry_of(by_stream[_text(stream)], _text(entry_id), fields, deliveries=1)
@@ -314,8 +315,8 @@ class RedisStreams:
             await asyncio.sleep(CLUSTER_POLL_S)
 
     async def _read(self, stream: str, field: str, *, after: str, block_ms: int, count: int) -> list[Message]:
-        async with _errors("read"):
-            found = await self._redis.xread({stream: after}, count=count, block=_block(block_ms))
+        async with redis_errors("read"):
+            found = await self._redis.xread({stream: after}, count=count, block=self._block(block_ms))
         return [
             Message(_text(entry_id), fields.get(field.encode(), b""))
             for _, entries in found or []
@@ -374,41 +375,6 @@ class RedisStreams:
             _log.error("streams.pending-entries-deleted", shard=shard, count=len(deleted), entries=ids)
 
 
-@asynccontextmanager
-async def _errors(doing: str, *, write: bool = False) -> AsyncIterator[None]:
-    """Redis's errors as ours."""
-    try:
-        yield
-    except FirnError:
-        raise
-    except (rx.AuthenticationError, rx.NoPermissionError) as error:
-        raise Misconfigured(f"{doing}: Redis refuses this client: {error}") from error
-    except (
-        rx.BusyLoadingError,
-        rx.ReadOnlyError,
-        rx.ClusterDownError,
-        rx.TryAgainError,
-        rx.MaxConnectionsError,
-    ) as error:
-        raise Unavailable(f"{doing}: Redis cannot now: {error}") from error
-    except (rx.ConnectionError, rx.TimeoutError, OSError) as error:
-        if write and not _never_sent(error):
-            raise UnknownOutcome(f"{doing}: no answer from Redis: {error}") from error
-        raise Unavailable(f"{doing}: Redis does not answer: {error}") from error
-    except rx.RedisError as error:
-        raise Unavailable(f"{doing}: Redis refuses: {error}") from error
-
-
-def _never_sent(error: BaseException) -> bool:
-    """Was there not even a connection?"""
-    seen: BaseException | None = error
-    while seen is not None:
-        if isinstance(seen, ConnectionRefusedError):
-            return True
-        seen = seen.__cause__ or seen.__context__
-    return False
-
-
 def _is_wrong_type(error: object) -> bool:
     return isinstance(error, rx.ResponseError) and "WRONGTYPE" in str(error)
 
@@ -418,10 +384,6 @@ def _log_refused(results: Sequence[object]) -> None:
     for error in results:
         if isinstance(error, Exception):
             _log.warning("streams.not-told", error=str(error))
-
-
-def _block(block_ms: int) -> int | None:
-    return min(block_ms, BLOCK_MS_MAX) if block_ms > 0 else None  # 0 would wait for ever
 
 
 def _text(value: bytes | str) -> str:

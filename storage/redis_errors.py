@@ -1,0 +1,48 @@
+"""What Redis's client raises, by what a caller can do about it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import redis.exceptions as rx
+
+from firn.model.errors import FirnError, Misconfigured, Unavailable, UnknownOutcome
+
+
+@asynccontextmanager
+async def redis_errors(doing: str, *, write: bool = False) -> AsyncIterator[None]:
+    """Within: Redis's errors become ours, naming what was being done (`doing`).
+
+    A `write` that may have reached the server raises `UnknownOutcome` when no answer came.
+    """
+    try:
+        yield
+    except FirnError:
+        raise
+    except (rx.AuthenticationError, rx.NoPermissionError) as error:
+        raise Misconfigured(f"{doing}: Redis refuses this client: {error}") from error
+    except (
+        rx.BusyLoadingError,
+        rx.ReadOnlyError,
+        rx.ClusterDownError,
+        rx.TryAgainError,
+        rx.MaxConnectionsError,
+    ) as error:
+        raise Unavailable(f"{doing}: Redis cannot now: {error}") from error
+    except (rx.ConnectionError, rx.TimeoutError, OSError) as error:
+        if write and not _never_sent(error):
+            raise UnknownOutcome(f"{doing}: no answer from Redis: {error}") from error
+        raise Unavailable(f"{doing}: Redis does not answer: {error}") from error
+    except rx.RedisError as error:
+        raise Unavailable(f"{doing}: Redis refuses: {error}") from error
+
+
+def _never_sent(error: BaseException) -> bool:
+    """Was there not even a connection?"""
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, ConnectionRefusedError):
+            return True
+        seen = seen.__cause__ or seen.__context__
+    return False
