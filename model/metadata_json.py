@@ -30,6 +30,7 @@ from firn.model.metadata_check import check_encryption_key, check_metadata, chec
 from firn.model.partitioning import (
     PARTITION_FIELD_ID_START,
     PartitionSpec,
+    same_partitioning,
     spec_fields_to_json,
     spec_from_json,
     spec_to_json,
@@ -137,21 +138,31 @@ def _required_since_v2(key: str, version: int, where: str) -> InvalidMetadata:
 
 def _schemas(members: dict[str, Any], version: int, where: str) -> tuple[tuple[Schema, ...], int]:
     listed = list_or_none(members, "schemas", where=where)
-    if listed is not None:
-        schemas = tuple(_schema(item, f"{join(where, 'schemas')}[{i}]") for i, item in enumerate(listed))
-        current_id = int_of(members, "current-schema-id", where=where)
-        if all(schema.schema_id != current_id for schema in schemas):
-            raise InvalidMetadata(
-                f"cannot find schema with current-schema-id={current_id} from schemas",
-                where=join(where, "current-schema-id"),
-            )
-        return schemas, current_id
-    if version > 1:
+    if listed is None and version > 1:
         raise _required_since_v2("schemas", version, where)
+    schemas = tuple(_schema(item, f"{join(where, 'schemas')}[{i}]") for i, item in enumerate(listed or ()))
+    current_id = int_or_none(members, "current-schema-id", where=where)
+    if listed is None or (current_id is None and version == 1 and members.get("schema") is not None):
+        return _with_v1_schema(members, schemas, where)
+    if current_id is None:
+        raise missing("current-schema-id", where=where)
+    if all(schema.schema_id != current_id for schema in schemas):
+        raise InvalidMetadata(
+            f"cannot find schema with current-schema-id={current_id} from schemas",
+            where=join(where, "current-schema-id"),
+        )
+    return schemas, current_id
+
+
+def _with_v1_schema(members: dict[str, Any], schemas: tuple[Schema, ...], where: str) -> tuple[tuple[Schema, ...], int]:
+    """The schemas with the one that v1 calls ``schema``, which is the current one where no id says otherwise."""
     if members.get("schema") is None:
         raise missing("schema", where=where)
-    schema = _schema(members["schema"], join(where, "schema"))
-    return (schema,), schema.schema_id
+    current = _schema(members["schema"], join(where, "schema"))
+    for schema in schemas:
+        if schema.struct == current.struct:
+            return schemas, schema.schema_id
+    return (*schemas, current), current.schema_id
 
 
 def _schema(obj: Any, where: str) -> Schema:
@@ -162,15 +173,27 @@ def _schema(obj: Any, where: str) -> Schema:
 
 def _specs(members: dict[str, Any], version: int, where: str) -> tuple[tuple[PartitionSpec, ...], int]:
     listed = list_or_none(members, "partition-specs", where=where)
-    if listed is not None:
-        specs = tuple(
-            spec_from_json(item, where=f"{join(where, 'partition-specs')}[{i}]") for i, item in enumerate(listed)
-        )
-        return specs, int_of(members, "default-spec-id", where=where)
-    if version > 1:
-        raise _required_since_v2("partition-specs", version, where)
+    if listed is None:
+        if version > 1:
+            raise _required_since_v2("partition-specs", version, where)
+        return (_v1_spec(members, where),), 0
+    specs = tuple(spec_from_json(item, where=f"{join(where, 'partition-specs')}[{i}]") for i, item in enumerate(listed))
+    default_id = int_or_none(members, "default-spec-id", where=where)
+    if default_id is not None:
+        return specs, default_id
+    if version > 1 or not specs:
+        raise missing("default-spec-id", where=where)
+    if members.get("partition-spec") is not None:
+        default = _v1_spec(members, where)
+        for spec in specs:
+            if same_partitioning(spec, default):
+                return specs, spec.spec_id
+    return specs, max(spec.spec_id for spec in specs)
+
+
+def _v1_spec(members: dict[str, Any], where: str) -> PartitionSpec:
     fields = list_of(members, "partition-spec", where=where)
-    return (spec_from_json(fields, where=join(where, "partition-spec")),), 0
+    return spec_from_json(fields, where=join(where, "partition-spec"))
 
 
 def _last_partition_id(members: dict[str, Any], version: int, specs: tuple[PartitionSpec, ...], where: str) -> int:
@@ -191,7 +214,10 @@ def _orders(members: dict[str, Any], version: int, where: str) -> tuple[tuple[So
         return (UNSORTED,), UNSORTED.order_id
     orders = tuple(order_from_json(item, where=f"{join(where, 'sort-orders')}[{i}]") for i, item in enumerate(listed))
     # Java refuses an empty list although nothing is lost with it; writing the unsorted order out mends the table.
-    return orders or (UNSORTED,), int_of(members, "default-sort-order-id", where=where)
+    default_id = int_or_none(members, "default-sort-order-id", where=where)
+    if default_id is None and version > 1:
+        raise missing("default-sort-order-id", where=where)
+    return orders or (UNSORTED,), UNSORTED.order_id if default_id is None else default_id
 
 
 def _properties(members: dict[str, Any], where: str) -> dict[str, str]:

@@ -84,6 +84,22 @@ def test_the_oldest_v1_metadata_is_filled_in():
     assert metadata.last_sequence_number == 0
 
 
+@pytest.mark.parametrize("key", ["schema", "partition-spec"])
+def test_v1_needs_the_old_members_where_the_new_ones_are_missing(key):
+    with pytest.raises(InvalidMetadata, match=f"{key}: missing"):
+        metadata_from_json({name: value for name, value in V1_OLDEST.items() if name != key})
+
+
+def test_v1_lists_without_a_choice_take_it_from_the_old_members():
+    other = {"type": "struct", "schema-id": 4, "fields": []}
+    same = {**SCHEMA, "schema-id": 3}
+    specs = [{"spec-id": 5, "fields": V1_OLDEST["partition-spec"]}, {"spec-id": 6, "fields": []}]
+    metadata = metadata_from_json({**V1_OLDEST, "schemas": [same, other], "partition-specs": specs})
+    assert (metadata.current_schema_id, metadata.default_spec_id) == (3, 5)
+    metadata = metadata_from_json({**V1_OLDEST, "schemas": [other], "partition-spec": None, "partition-specs": specs})
+    assert (metadata.current_schema_id, metadata.default_spec_id) == (0, 6)
+
+
 def test_v1_is_written_with_what_readers_of_v1_need():
     out = metadata_to_json(appended(table(BY_BUCKET, format_version=1), 1))
     assert out["schema"] == out["schemas"][0]
@@ -168,8 +184,7 @@ def test_a_missing_required_member_is_named(full, key):
     version = full["format-version"]
     required = any(key in keys for since, keys in REQUIRED.items() if since <= version)
     full.pop(key, None)
-    paired = key in ("current-schema-id", "default-spec-id", "default-sort-order-id")
-    if required or paired:
+    if required:
         with pytest.raises(InvalidMetadata) as caught:
             metadata_from_json(full)
         assert key in str(caught.value.where)
