@@ -51,10 +51,6 @@ class MetricsModes(msgspec.Struct, frozen=True):
         return self.by_id.get(field_id, self.default)
 
 
-EVERYTHING: Final = MetricsModes(FULL)
-"""Full bounds of all columns: position delete files."""
-
-
 def parse_mode(text: str) -> MetricsMode | None:
     """The mode that a property's value names, in any case; None if it names none."""
     lowered = text.strip().lower()
