@@ -227,6 +227,10 @@ class IntentStreams(Protocol):
         """Events after an entry id; wait up to `block_ms` for the first."""
         ...
 
+    async def newest_events(self, *, count: int) -> list[Message]:
+        """The last `count` events, oldest first: where a reader who wants no more of the past begins."""
+        ...
+
     async def dead_letters(self, *, after: str = FIRST_ID, count: int = 100) -> list[Message]:
         """Dead letters after an entry id."""
         ...

@@ -235,6 +235,10 @@ class MemoryStreams:
     async def events(self, *, after: str = FIRST_ID, block_ms: int, count: int = 100) -> list[Message]:
         return await self._read(self._names.events, EVENT_FIELD, after=after, block_ms=block_ms, count=count)
 
+    async def newest_events(self, *, count: int) -> list[Message]:
+        await self._turn()
+        return self._server.after(self._names.events, FIRST_ID, count=EVENTS_LENGTH_MAX, field=EVENT_FIELD)[-count:]
+
     async def dead_letters(self, *, after: str = FIRST_ID, count: int = 100) -> list[Message]:
         return await self._read(self._names.dead_letters, DEAD_LETTER_FIELD, after=after, block_ms=0, count=count)
 

@@ -181,6 +181,11 @@ class RedisStreams:
     async def events(self, *, after: str = FIRST_ID, block_ms: int, count: int = 100) -> list[Message]:
         return await self._read(self._names.events, EVENT_FIELD, after=after, block_ms=block_ms, count=count)
 
+    async def newest_events(self, *, count: int) -> list[Message]:
+        async with redis_errors("read"):
+            found = await self._redis.xrevrange(self._names.events, count=count)
+        return [_message(entry, EVENT_FIELD) for entry in reversed(found or [])]
+
     async def dead_letters(self, *, after: str = FIRST_ID, count: int = 100) -> list[Message]:
         return await self._read(self._names.dead_letters, DEAD_LETTER_FIELD, after=after, block_ms=0, count=count)
 
@@ -317,11 +322,7 @@ class RedisStreams:
     async def _read(self, stream: str, field: str, *, after: str, block_ms: int, count: int) -> list[Message]:
         async with redis_errors("read"):
             found = await self._redis.xread({stream: after}, count=count, block=self._block(block_ms))
-        return [
-            Message(_text(entry_id), fields.get(field.encode(), b""))
-            for _, entries in found or []
-            for entry_id, fields in entries
-        ]
+        return [_message(entry, field) for _, entries in found or [] for entry in entries]
 
     async def _ensure_group(self, shard: int) -> None:
         """Make the group at the stream's beginning: what is decided already is known by the journal, not by Redis."""
@@ -384,6 +385,11 @@ def _log_refused(results: Sequence[object]) -> None:
     for error in results:
         if isinstance(error, Exception):
             _log.warning("streams.not-told", error=str(error))
+
+
+def _message(entry: tuple[bytes, dict[bytes, bytes]], field: str) -> Message:
+    entry_id, fields = entry
+    return Message(_text(entry_id), fields.get(field.encode(), b""))
 
 
 def _text(value: bytes | str) -> str:

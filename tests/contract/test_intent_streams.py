@@ -284,6 +284,16 @@ async def test_events_are_published_in_order_and_waited_for(redis_world):
     assert [event.data for event in await reader.events(block_ms=0, count=2)] == [b"1", b"2"]
 
 
+async def test_the_newest_events_say_where_to_begin(redis_world):
+    streams = await redis_world.connect()
+    assert await streams.newest_events(count=5) == []
+    await streams.publish([b"%d" % number for number in range(10)])
+    newest = await streams.newest_events(count=3)
+    assert [event.data for event in newest] == [b"7", b"8", b"9"]
+    await streams.publish([b"after"])
+    assert [event.data for event in await streams.events(after=newest[-1].entry_id, block_ms=0)] == [b"after"]
+
+
 async def test_an_intent_over_the_limit_is_refused_before_it_is_sent(redis_world):
     streams = await opened(redis_world, payload_bytes_max=10)
     await streams.submit(0, b"x" * 10)
