@@ -12,6 +12,7 @@ from firn.storage.files import FileStore, RoutedFiles
 from firn.storage.local_files import LocalFiles
 from firn.storage.memory_files import MemoryFiles
 from firn.storage.object_files import ObjectFiles
+from tests.integration.s3_server import S3Server
 
 ENOUGH = 1 << 20
 
@@ -21,16 +22,22 @@ class Place(NamedTuple):
     root: str
 
 
-@pytest.fixture(params=["memory", "local", "local-uri", "object", "routed"])
+@pytest.fixture(params=["memory", "local", "local-uri", "object", "s3", "routed"])
 def place(request, tmp_path):
     if request.param == "memory":
         yield Place(MemoryFiles(), "s3://bucket/wh")
         return
     if request.param == "object":
         store = MemoryStore()
-        files: ObjectFiles | LocalFiles = ObjectFiles(open_store=lambda _url, _repeats: store)
-        yield Place(files, "s3a://bucket/wh")
-        files.close()
+        objects = ObjectFiles(open_store=lambda _url, _repeats: store)
+        yield Place(objects, "s3a://bucket/wh")
+        objects.close()
+        return
+    if request.param == "s3":
+        with S3Server() as server:
+            objects = ObjectFiles(server.options)
+            yield Place(objects, "s3://bucket/wh")
+            objects.close()
         return
     files = LocalFiles()
     root = f"file://{tmp_path}/wh" if request.param == "local-uri" else f"{tmp_path}/wh"
