@@ -182,8 +182,12 @@ def test_a_transform_that_keeps_order_uses_the_columns_bounds():
     assert may(eq(transformed("day", "ts"), 6), file)
     assert must(is_null("x") | gt_eq(transformed("day", "ts"), 5), file)
     assert may(eq(transformed("bucket[4]", "ts"), 1), file)
-    wrapping = file_of(1, -(2**31), 5, value=10, null_value=0)
-    assert may(eq(transformed("truncate[3]", "x"), 3), wrapping)
+
+
+def test_a_lower_bound_that_truncation_wraps_around_is_no_bound():
+    anything = file_of(1, -(2**31), 2**31 - 1, value=10, null_value=0)
+    assert may(eq(transformed("truncate[3]", "x"), 3), anything)
+    assert may(eq(transformed("truncate[2147483647]", "x"), 0), anything)  # the smallest int becomes 2
 
 
 def test_an_hour_that_does_not_fit_projects_to_nothing_known():
@@ -275,3 +279,16 @@ def test_projections_are_bound_to_the_partition_fields():
     projected = project_inclusive(bind(eq("x", 1), SCHEMA), spec_of("identity", 1))
     assert isinstance(projected, BoundPredicate)
     assert projected.term.reference.field_id == 1000
+
+
+def test_a_filter_along_the_edges_of_partitions_is_decided_by_them():
+    """A delete of one day drops that day's files, without a look at any metrics."""
+    spec = spec_of("day", 4)
+    one_day = bind(gt_eq("ts", "2026-01-02") & lt("ts", "2026-01-03"), SCHEMA)
+    day = 20_455
+    assert [d for d in range(day - 3, day + 4) if partition_matches(project_strict(one_day, spec), spec, (d,))] == [day]
+    assert [d for d in range(day - 3, day + 4) if partition_matches(project_inclusive(one_day, spec), spec, (d,))] == [
+        day
+    ]
+    residuals = Residuals(one_day, spec)
+    assert [residuals.of((d,)) for d in (day - 1, day, day + 1)] == [FALSE, TRUE, FALSE]

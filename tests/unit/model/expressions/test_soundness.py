@@ -1,6 +1,7 @@
 """What evaluators promise, for any rows and filters: no row is lost, no row is deleted that does not match."""
 
 import math
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -9,21 +10,34 @@ from hypothesis import strategies as st
 
 from firn.model.datafile import DataFile
 from firn.model.expressions.binding import bind
+from firn.model.expressions.constants import Constant
 from firn.model.expressions.expression_json import expression_from_json, expression_to_json
 from firn.model.expressions.manifest_filter import manifest_may_match
 from firn.model.expressions.metrics_inclusive import file_may_match
 from firn.model.expressions.metrics_strict import file_must_match
 from firn.model.expressions.negation import rewrite_not, simplify
-from firn.model.expressions.predicates import Not
+from firn.model.expressions.predicates import Expression, Not, predicate, ref, transformed
 from firn.model.expressions.projection import partition_matches, project_inclusive, project_strict
 from firn.model.expressions.residuals import Residuals
 from firn.model.expressions.row_filter import matches
 from firn.model.manifest import FieldSummary, ManifestFile
 from firn.model.partitioning import PartitionField, PartitionSpec
-from firn.model.transforms import TimeTransform, parse_transform
+from firn.model.transforms import IDENTITY, VOID, TimeTransform, UnknownTransform, parse_transform
 from firn.model.types import BINARY, DATE, DOUBLE, FLOAT, STRING
 from firn.model.values import to_bytes
-from tests.strategies.expressions import LEAVES, SCHEMA, TRANSFORMS, expressions, predicates, rows, values
+from tests.strategies.expressions import (
+    AWKWARD,
+    LEAVES,
+    NAMES,
+    SCHEMA,
+    TRANSFORMS,
+    TYPES,
+    expressions,
+    operations,
+    predicates,
+    rows,
+    values,
+)
 
 
 def is_nan(value):
@@ -139,6 +153,43 @@ def test_projections_are_safe_through_every_transform(transform, data):
             assert not partition_matches(strict, spec, partition), (str(bound), str(strict), partition)
         residual = Residuals(bound, spec).of(partition)
         assert matches(residual, row) == matches(bound, row)
+
+
+def all_predicates(column, transform):
+    """Every operation with every awkward constant, on the column and on the transform of it, plain and negated."""
+    type = LEAVES[column].type
+    constants = [value for value in AWKWARD[type] if not is_nan(value)]
+    leaves: list[Expression] = []
+    for term, applied in (
+        (ref(NAMES[column]), IDENTITY),
+        (transformed(transform, NAMES[column]), parse_transform(transform)),
+    ):
+        if applied == VOID or isinstance(applied, UnknownTransform):
+            continue
+        results = [Constant(applied.apply(type, value), applied.result_type(type)) for value in constants]
+        leaves += [predicate(op, term, [c]) for op in operations(applied.result_type(type)) for c in results]
+        leaves += [predicate(op, term, pair) for op in ("in", "not-in") for pair in pairwise(results)]
+        leaves += [predicate("is-null", term), predicate("not-null", term)]
+    return [*leaves, *map(Not, leaves)]
+
+
+@pytest.mark.parametrize(
+    ("transform", "column"), [(transform, i) for transform, ids in COLUMNS.items() for i in ids if i <= len(TYPES)]
+)
+def test_projections_are_safe_at_every_edge(transform, column):
+    spec = spec_of((column, transform))
+    edges = [{column: value} for value in [None, *AWKWARD[LEAVES[column].type]]]
+    partitions = [[partition_values(spec, row, early=early) for row in edges] for early in (False, True)]
+    for expr in all_predicates(column, transform):
+        bound = bind(expr, SCHEMA)
+        inclusive, strict = project_inclusive(bound, spec), project_strict(bound, spec)
+        for row, exact, early in zip(edges, *partitions, strict=True):
+            matched = matches(bound, row)
+            for partition in {exact, early}:
+                if matched:
+                    assert partition_matches(inclusive, spec, partition), (str(bound), str(inclusive), partition)
+                else:
+                    assert not partition_matches(strict, spec, partition), (str(bound), str(strict), partition)
 
 
 TWO_FIELDS = spec_of((11, "day"), (11, "hour"), (2, "bucket[4]"), (14, "truncate[3]"), (4, "identity"))
