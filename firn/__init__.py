@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from firn.coordinator.client.answers import Unknown
     from firn.coordinator.client.async_client import AsyncClient, AsyncTicket
+    from firn.coordinator.client.data_files import data_files_from_parquet
     from firn.coordinator.client.sync_client import Client, Ticket
     from firn.coordinator.client.table_view import TableView
     from firn.model.errors import FirnError, RejectedError, UnknownOutcome
@@ -30,6 +31,7 @@ __all__ = [
     "Ticket",
     "Unknown",
     "UnknownOutcome",
+    "data_files_from_parquet",
 ]
 
 _HOMES: Final = {
@@ -45,6 +47,7 @@ _HOMES: Final = {
     "Ticket": "firn.coordinator.client.sync_client",
     "Unknown": "firn.coordinator.client.answers",
     "UnknownOutcome": "firn.model.errors",
+    "data_files_from_parquet": "firn.coordinator.client.data_files",
 }
 
 

@@ -5,8 +5,10 @@
 
 from firn.coordinator.client.answers import Answer, Unknown
 from firn.coordinator.client.async_client import AsyncClient, AsyncTicket
+from firn.coordinator.client.data_files import data_files_from_parquet
 from firn.coordinator.client.options import ClientOptions, IntentOptions, TableOptions
 from firn.coordinator.client.sync_client import Client, Ticket
+from firn.coordinator.client.table_view import TableView
 
 __all__ = [
     "Answer",
@@ -16,6 +18,8 @@ __all__ = [
     "ClientOptions",
     "IntentOptions",
     "TableOptions",
+    "TableView",
     "Ticket",
     "Unknown",
+    "data_files_from_parquet",
 ]
