@@ -1,0 +1,47 @@
+"""Properties are read as what they are, and a malformed one is named."""
+
+from __future__ import annotations
+
+import pytest
+
+from firn.model import table_properties as properties
+from firn.model.errors import InvalidMetadata
+
+
+def test_what_is_not_set_has_icebergs_default():
+    assert properties.MANIFEST_TARGET_SIZE_BYTES.of({}) == 8 * 1024 * 1024
+    assert properties.MANIFEST_MIN_MERGE_COUNT.of({}) == 100
+    assert properties.EXPIRE_SNAPSHOT_AGE_MS.of({}) == 432_000_000
+    assert properties.EXPIRE_REF_AGE_MS.of({}) == 2**63 - 1
+    assert properties.METADATA_COMPRESSION.of({}) == "none"
+    assert properties.METADATA_PREVIOUS_VERSIONS_MAX.of({}) == 100
+    assert properties.GC_ENABLED.of({}) is True
+    assert properties.NAME_MAPPING.of({}) is None
+    properties.check_properties({})
+
+
+@pytest.mark.parametrize(("text", "value"), [("5", 5), (" 5 ", 5), ("+5", 5), ("2147483647", 2**31 - 1)])
+def test_integers_are_read(text, value):
+    assert properties.COMMIT_RETRIES.of({"commit.retry.num-retries": text}) == value
+
+
+@pytest.mark.parametrize("text", ["", "five", "5.0", "-1", "2147483648", "9" * 5000, "٣", "0x5", "1_0"])
+def test_other_text_is_refused_by_name(text):
+    with pytest.raises(InvalidMetadata, match=r"^properties\.commit\.retry\.num-retries: ") as caught:
+        properties.COMMIT_RETRIES.of({"commit.retry.num-retries": text})
+    assert len(str(caught.value)) < 200
+
+
+@pytest.mark.parametrize(("text", "value"), [("true", True), ("TRUE", True), ("yes", False), ("1", False), ("", False)])
+def test_switches_are_on_only_for_true(text, value):
+    assert properties.GC_ENABLED.of({"gc.enabled": text}) is value
+
+
+def test_choices_are_read_in_any_case():
+    assert properties.METADATA_COMPRESSION.of({"write.metadata.compression-codec": "GZIP"}) == "gzip"
+    with pytest.raises(InvalidMetadata, match="must be one of none, gzip"):
+        properties.METADATA_COMPRESSION.of({"write.metadata.compression-codec": "zstd"})
+
+
+def test_reserved_names_are_not_stored():
+    assert properties.without_reserved({"format-version": "2", "uuid": "x", "a": "b"}) == {"a": "b"}
