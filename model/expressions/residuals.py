@@ -36,7 +36,8 @@ class Residuals:
     def __init__(self, expr: Expression, spec: PartitionSpec) -> None:
         self._expr = expr
         self._spec = spec
-        self._projections: dict[BoundPredicate, tuple[Expression, Expression]] = {}
+        # By identity: hashing a predicate would go through all its constants at each look-up.
+        self._projections: dict[int, tuple[Expression, Expression]] = {}
         self._project(expr)
 
     def of(self, partition: tuple[Any, ...]) -> Expression:
@@ -48,7 +49,7 @@ class Residuals:
     def _project(self, expr: Expression) -> None:
         match expr:
             case BoundPredicate():
-                self._projections[expr] = (project_strict(expr, self._spec), project_inclusive(expr, self._spec))
+                self._projections[id(expr)] = (project_strict(expr, self._spec), project_inclusive(expr, self._spec))
             case And(children) | Or(children):
                 for child in children:
                     self._project(child)
@@ -62,7 +63,7 @@ class Residuals:
     def _residual(self, expr: Expression, row: Mapping[int, Any]) -> Expression:
         match expr:
             case BoundPredicate():
-                strict, inclusive = self._projections[expr]
+                strict, inclusive = self._projections[id(expr)]
                 if matches(strict, row):
                     return TRUE
                 return expr if matches(inclusive, row) else FALSE
