@@ -133,15 +133,19 @@ class Pointers:
     async def swap(self, changes: Sequence[PointerChange], *, leases: Sequence[Lease]) -> SwapOutcome:
         """Apply all of `changes` if every lease still stands and every pointer is where it was expected; else none.
 
-        Sent once, never repeated. Raises `Unavailable` when nothing was sent (the session is suspended), and
-        `InvalidInput` for changes that contradict one another or do not fit.
+        Sent once, never repeated. Raises `Unavailable` when nothing was changed (the session is suspended, the server
+        refuses for now), and `InvalidInput` for changes that contradict one another or do not fit. Who is cancelled
+        while waiting here has an unknown outcome.
         """
         _check_changes(changes)
         ops = [*(Check(lease.path) for lease in leases), *(_op(change) for change in changes)]
         if any(lease.session_epoch != self._session.epoch for lease in leases):
             return FencedOut()
         if any(change.expected is None for change in changes):
-            await self._session.ensure_path(TABLES)
+            try:
+                await self._session.ensure_path(TABLES)
+            except (UnknownOutcome, Fenced) as error:
+                raise Unavailable(f"nothing was swapped: {error}") from error
         try:
             results = await self._session.multi(ops)
         except UnknownOutcome as error:

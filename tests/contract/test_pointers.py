@@ -5,7 +5,7 @@ import asyncio
 import msgspec
 import pytest
 
-from firn.model.errors import CorruptFile, InvalidInput, NotFound, Unavailable
+from firn.model.errors import CorruptFile, InvalidInput, NotFound, Unavailable, UnknownOutcome
 from firn.storage.leases import Leases
 from firn.storage.pointers import (
     TABLES,
@@ -157,6 +157,17 @@ async def test_a_swap_whose_answer_is_lost_is_unknown_and_reading_settles_it(wor
     await until(lambda: session.state == "connected")
     assert await pointers.read("db.t") == Versioned(pointer(metadata="m1" if landed else "m0"), int(landed))
     await until(lambda: leases.is_held(lease))
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_an_answer_lost_before_the_swap_was_sent_is_no_unknown_swap(world, when):
+    session, _, pointers = await daemon(world)
+    async with world.reply_lost(session, when):
+        with pytest.raises(Unavailable) as raised:
+            await pointers.swap([change()], leases=[])
+        assert not isinstance(raised.value, UnknownOutcome)
+    await until(lambda: session.state == "connected")
+    assert await pointers.swap([change()], leases=[]) == Won({"db.t": 0})
 
 
 async def test_nothing_is_sent_while_the_session_is_suspended(world):
