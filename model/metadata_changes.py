@@ -147,6 +147,15 @@ def with_metadata_log(
     return replace(metadata, metadata_log=(*metadata.metadata_log, entry)[-count_max:])
 
 
+def dropped_metadata_files(metadata: TableMetadata, *, base: TableMetadata) -> tuple[str, ...]:
+    """Metadata files that `base` still had in its log and `metadata` has not.
+
+    With ``write.metadata.delete-after-commit.enabled`` they are deleted after the commit.
+    """
+    kept = {entry.metadata_file for entry in metadata.metadata_log}
+    return tuple(entry.metadata_file for entry in base.metadata_log if entry.metadata_file not in kept)
+
+
 def without_intermediate_snapshots(metadata: TableMetadata, *, base: TableMetadata) -> TableMetadata:
     """The metadata with the log entries of snapshots that no reader of ``main`` ever saw taken out.
 

@@ -14,6 +14,7 @@ from firn.model.metadata_changes import (
     add_encryption_key,
     add_snapshot,
     assign_uuid,
+    dropped_metadata_files,
     next_timestamp_ms,
     remove_encryption_key,
     remove_properties,
@@ -155,7 +156,8 @@ def test_a_snapshot_published_late_does_not_turn_the_log_back():
 def test_the_metadata_log_keeps_the_newest_files():
     metadata = set_properties(table(), {"write.metadata.previous-versions-max": "3"}, now_ms=NOW)
     for i in range(5):
-        metadata = with_metadata_log(metadata, f"{i}.metadata.json")
+        base, metadata = metadata, with_metadata_log(metadata, f"{i}.metadata.json")
+    assert dropped_metadata_files(metadata, base=base) == ("1.metadata.json",)
     assert [entry.metadata_file for entry in metadata.metadata_log] == [f"{i}.metadata.json" for i in (2, 3, 4)]
     assert metadata.metadata_log[0].timestamp_ms == metadata.last_updated_ms
 
