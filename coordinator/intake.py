@@ -30,6 +30,9 @@ RECLAIM_COUNT = 512
 JANITOR_S = 60.0
 """How often entries are looked for that were delivered here and got lost on the way (a lost reply)."""
 
+MEASURE_S = 2.0
+"""How often the lag of the owned shards is read."""
+
 LONG_DECODE_BYTES = 64 * 1024
 """Payloads above this are decoded in a worker thread, so that the others do not wait."""
 
@@ -64,6 +67,7 @@ class Intake:
         self._epoch = ""
         self._groups_seen = -1
         self._janitor_at = 0.0
+        self._measure_at = 0.0
         self._stopping = False
         self.redis_answers = False
         self._log = structlog.get_logger()
@@ -106,6 +110,9 @@ class Intake:
         if time.monotonic() >= self._janitor_at:
             self._janitor_at = time.monotonic() + JANITOR_S
             await self._tidy(shards)
+        if time.monotonic() >= self._measure_at:
+            self._measure_at = time.monotonic() + MEASURE_S
+            await self._measure(shards)
         for entry in await self._streams.take(shards, consumer=self._consumer, count=TAKE_COUNT, block_ms=BLOCK_MS):
             await self._accept(entry)
 
@@ -129,6 +136,10 @@ class Intake:
         for shard in shards:
             await self._reclaim(shard, min_idle_ms=int(JANITOR_S * 1000))
             await self._streams.trim(shard)
+
+    async def _measure(self, shards: list[int]) -> None:
+        """How far behind the owned shards are."""
+        for shard in shards:
             lag = await self._streams.lag(shard)
             self._metrics.lag.labels(str(shard)).set(lag.undelivered or 0)
             self._metrics.pending.labels(str(shard)).set(lag.pending)

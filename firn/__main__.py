@@ -1,0 +1,5 @@
+"""`python -m firn` is the `firn` command."""
+
+from firn.coordinator.cli import main
+
+main()
