@@ -13,7 +13,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from firn.model.errors import InvalidInput, InvalidSchema
+from firn.model.errors import CorruptFile, InvalidInput, InvalidSchema
 from firn.model.name_mapping import MappedField, NameMapping, name_mapping_of
 from firn.model.schema import Schema
 from firn.model.types import (
@@ -32,6 +32,9 @@ FIELD_ID_KEY: Final = b"PARQUET:field_id"
 
 COLUMNS_MAX: Final = 100_000
 """Most columns, nested ones included, of one file."""
+
+PARQUET_ERRORS: Final = (pa.ArrowException, OSError, ValueError, LookupError, OverflowError)
+"""What the library raises over bytes that are no Parquet, or not what their footer says."""
 
 Kind = Literal["struct", "list", "map", "leaf"]
 
@@ -194,25 +197,35 @@ def file_columns(
     A variant counts as one column, that of its metadata. Raises InvalidInput naming the column when the file nests
     differently than the schema.
     """
-    fields = file_fields(metadata.schema.to_arrow_schema(), location=location)
+    try:
+        arrow = metadata.schema.to_arrow_schema()
+    except PARQUET_ERRORS as refusal:
+        raise CorruptFile(location, f"its schema cannot be read: {refusal}") from None
+    fields = file_fields(arrow, location=location)
     columns: list[FileColumn] = []
     for field in with_field_ids(fields, schema=schema, name_mapping=name_mapping):
         for found, leaf, names, repeated in _matched(field, schema, names=(), repeated=False, location=location):
-            column = metadata.schema.column(leaf)
-            columns.append(
-                FileColumn(
-                    field=found,
-                    index=leaf,
-                    path=column.path,
-                    names=names,
-                    repeated=repeated,
-                    required=column.max_definition_level == 0,
-                    physical=column.physical_type,
-                    byte_width=column.length,
-                    logical=json.loads(column.logical_type.to_json()),
-                )
-            )
+            try:
+                columns.append(_file_column(metadata.schema.column(leaf), found, leaf, names=names, repeated=repeated))
+            except PARQUET_ERRORS as refusal:
+                raise CorruptFile(location, f"column {leaf} cannot be read: {refusal}") from None
     return columns
+
+
+def _file_column(
+    column: pq.ColumnSchema, field: NestedField, index: int, *, names: tuple[str, ...], repeated: bool
+) -> FileColumn:
+    return FileColumn(
+        field=field,
+        index=index,
+        path=column.path,
+        names=names,
+        repeated=repeated,
+        required=column.max_definition_level == 0,
+        physical=column.physical_type,
+        byte_width=column.length,
+        logical=json.loads(column.logical_type.to_json()),
+    )
 
 
 def _matched(

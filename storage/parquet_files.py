@@ -18,7 +18,7 @@ from firn.model.schema import Schema, schema_to_json
 from firn.model.table_properties import PARQUET_COMPRESSION, PARQUET_COMPRESSION_NEW_TABLES
 from firn.model.types import DOUBLE, FLOAT, UNKNOWN, VARIANT, StructType
 from firn.storage.arrow_projection import needed_leaves, project_batch
-from firn.storage.parquet_columns import FileField, file_fields, with_field_ids
+from firn.storage.parquet_columns import PARQUET_ERRORS, FileField, file_fields, with_field_ids
 from firn.storage.parquet_metrics import nans_in, parquet_data_file
 from firn.storage.parquet_schema import arrow_schema
 
@@ -192,7 +192,7 @@ def read_parquet(
     while True:
         try:
             batch = next(batches, None)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as refusal:
+        except PARQUET_ERRORS as refusal:
             raise CorruptFile(location, f"cannot read its rows: {refusal}") from refusal
         if batch is None:
             return
@@ -215,7 +215,7 @@ def open_parquet(source: BinaryIO | pa.NativeFile | bytes, *, location: str) -> 
             page_checksum_verification=True,
             coerce_int96_timestamp_unit="us",
         )
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as refusal:
+    except PARQUET_ERRORS as refusal:
         raise CorruptFile(location, f"not a Parquet file: {refusal}") from refusal
 
 

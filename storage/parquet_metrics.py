@@ -20,7 +20,7 @@ from firn.model.schema import Schema
 from firn.model.transforms import UnknownTransform, Void
 from firn.model.types import DOUBLE, FLOAT, Type
 from firn.model.values import to_bytes
-from firn.storage.parquet_columns import FileColumn, file_columns
+from firn.storage.parquet_columns import PARQUET_ERRORS, FileColumn, file_columns
 from firn.storage.parquet_values import decoder, lower_of, upper_of
 
 ROW_GROUPS_MAX: Final = 100_000
@@ -117,13 +117,16 @@ def column_metrics(
     if metadata.num_row_groups > ROW_GROUPS_MAX:
         raise InvalidInput(f"{metadata.num_row_groups} row groups are more than {ROW_GROUPS_MAX}", where=location)
     columns = file_columns(metadata, schema=schema, location=location, name_mapping=name_mapping)
-    groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
-    return {
-        column.field.field_id: _column_metrics(
-            column, [group.column(column.index) for group in groups], location=location
-        )
-        for column in columns
-    }
+    try:
+        groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
+        return {
+            column.field.field_id: _column_metrics(
+                column, [group.column(column.index) for group in groups], location=location
+            )
+            for column in columns
+        }
+    except PARQUET_ERRORS as refusal:
+        raise CorruptFile(location, f"its statistics cannot be read: {refusal}") from None
 
 
 def _column_metrics(column: FileColumn, chunks: list[pq.ColumnChunkMetaData], *, location: str) -> ColumnMetrics:
@@ -287,7 +290,7 @@ def count_nans(
         for batch in source.iter_batches(columns=[column.path for column in floats]):
             for column in floats:
                 counts[column.field.field_id] += _nans_at(batch, column.names)
-    except (pa.ArrowInvalid, OSError) as refusal:
+    except PARQUET_ERRORS as refusal:
         raise CorruptFile(location, f"cannot read its rows: {refusal}") from refusal
     return counts
 
