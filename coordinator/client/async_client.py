@@ -20,6 +20,7 @@ from firn.coordinator.client.options import (
     TableOptions,
 )
 from firn.coordinator.client.table_view import TableFinder, TableView
+from firn.model.errors import Misconfigured
 from firn.model.intent import ContentFile, Intent
 from firn.model.outcome import Committed, Outcome
 from firn.model.schema import Schema
@@ -73,9 +74,8 @@ class AsyncClient:
     """
 
     def __init__(self, url: str = DEFAULT_URL, **options: Unpack[ClientOptions]) -> None:
-        names = StreamNames(options.get("prefix", "firn"))
         connect = options.get("connect")
-        self._streams: IntentStreams = RedisStreams(url, names=names) if connect is None else connect()
+        self._streams = _streams(url, prefix=options.get("prefix", "firn")) if connect is None else connect()
         self._delivery = Delivery(
             self._streams,
             resubmit_after_s=options.get("resubmit_after_s", RESUBMIT_AFTER_S),
@@ -156,3 +156,10 @@ class AsyncClient:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+
+def _streams(url: str, *, prefix: str) -> IntentStreams:
+    try:
+        return RedisStreams(url, names=StreamNames(prefix))
+    except ValueError as error:
+        raise Misconfigured(f"the URL of Redis: {error}") from error
