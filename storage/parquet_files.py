@@ -19,6 +19,7 @@ from firn.model.table_properties import PARQUET_COMPRESSION, PARQUET_COMPRESSION
 from firn.model.types import DOUBLE, FLOAT, UNKNOWN, VARIANT, StructType
 from firn.storage.arrow_projection import needed_leaves, project_batch
 from firn.storage.parquet_columns import PARQUET_ERRORS, FileField, file_fields, with_field_ids
+from firn.storage.parquet_footer import check_not_encrypted
 from firn.storage.parquet_metrics import nans_in, parquet_data_file
 from firn.storage.parquet_schema import arrow_schema
 
@@ -206,10 +207,12 @@ def read_parquet(
 
 
 def open_parquet(source: BinaryIO | pa.NativeFile | bytes, *, location: str) -> pq.ParquetFile:
-    """Open a file and read its footer; CorruptFile if it is none."""
+    """Open a file and read its footer; CorruptFile if it is none, Unsupported if it is encrypted."""
+    opened = pa.BufferReader(source) if isinstance(source, bytes) else source
     try:
+        check_not_encrypted(opened, location=location)
         return pq.ParquetFile(
-            pa.BufferReader(source) if isinstance(source, bytes) else source,
+            opened,
             thrift_string_size_limit=FOOTER_BYTES_MAX,
             thrift_container_size_limit=FOOTER_BYTES_MAX,
             page_checksum_verification=True,

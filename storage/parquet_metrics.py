@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from firn.model.bounds import truncate_lower, truncate_upper
+from firn.model.bounds import GeoBound, truncate_lower, truncate_upper
 from firn.model.datafile import DataFile
 from firn.model.errors import CorruptFile, InvalidInput, InvalidSchema
 from firn.model.metrics_modes import MetricsMode, MetricsModes, metrics_modes
@@ -18,13 +18,11 @@ from firn.model.name_mapping import NameMapping
 from firn.model.partitioning import PartitionField, PartitionSpec
 from firn.model.schema import Schema
 from firn.model.transforms import UnknownTransform, Void
-from firn.model.types import DOUBLE, FLOAT, Type
+from firn.model.types import DOUBLE, FLOAT, GeometryType, Type
 from firn.model.values import to_bytes
 from firn.storage.parquet_columns import PARQUET_ERRORS, FileColumn, file_columns
-from firn.storage.parquet_values import decoder, lower_of, upper_of
-
-ROW_GROUPS_MAX: Final = 100_000
-"""Most row groups of one file."""
+from firn.storage.parquet_footer import Box, Chunk, read_footer
+from firn.storage.parquet_values import Decode, decoder, lower_of, upper_of
 
 
 class ColumnMetrics(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,62 +105,91 @@ def _upper(column: ColumnMetrics, mode: MetricsMode) -> Any:
 
 
 def _encoded(bounds: dict[int, tuple[Type, Any]]) -> dict[int, bytes]:
-    return {i: to_bytes(type, value) for i, (type, value) in bounds.items() if value is not None}
+    return {
+        i: value.to_bytes() if isinstance(value, GeoBound) else to_bytes(type, value)
+        for i, (type, value) in bounds.items()
+        if value is not None
+    }
 
 
 def column_metrics(
     metadata: pq.FileMetaData, *, schema: Schema, location: str, name_mapping: NameMapping | None = None
 ) -> dict[int, ColumnMetrics]:
     """Metrics by field id of all columns that hold fields of `schema`; InvalidSchema for one that cannot."""
-    if metadata.num_row_groups > ROW_GROUPS_MAX:
-        raise InvalidInput(f"{metadata.num_row_groups} row groups are more than {ROW_GROUPS_MAX}", where=location)
     columns = file_columns(metadata, schema=schema, location=location, name_mapping=name_mapping)
-    try:
-        groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
-        return {
-            column.field.field_id: _column_metrics(
-                column, [group.column(column.index) for group in groups], location=location
-            )
-            for column in columns
-        }
-    except PARQUET_ERRORS as refusal:
-        raise CorruptFile(location, f"its statistics cannot be read: {refusal}") from None
+    footer = read_footer(metadata, location=location)
+    return {
+        column.field.field_id: _column_metrics(column, footer.chunks(column.index), location=location)
+        for column in columns
+    }
 
 
-def _column_metrics(column: FileColumn, chunks: list[pq.ColumnChunkMetaData], *, location: str) -> ColumnMetrics:
+def _column_metrics(column: FileColumn, chunks: list[Chunk], *, location: str) -> ColumnMetrics:
     decode = decoder(column, location=location)
     nulls: int | None = 0
     lowers: list[Any] = []
     uppers: list[Any] = []
     for chunk in chunks:
-        statistics = chunk.statistics if chunk.is_stats_set else None
-        chunk_nulls = _null_count(column, statistics)
+        if chunk.physical != column.physical:
+            raise CorruptFile(
+                location, f"column {column.path!r} is {chunk.physical} in a row group, {column.physical} in the schema"
+            )
+        chunk_nulls = 0 if column.required else chunk.nulls
         nulls = None if nulls is None or chunk_nulls is None else nulls + chunk_nulls
-        if chunk_nulls == chunk.num_values:
+        if chunk_nulls == chunk.values:
             continue
-        if decode is None or column.repeated or statistics is None or not statistics.has_min_max:
-            lowers.append(None)
-            uppers.append(None)
-        else:
-            lowers.append(lower_of(decode, statistics.min_raw))
-            uppers.append(upper_of(decode, statistics.max_raw))
+        low, high = (None, None) if column.repeated else _chunk_bounds(column, chunk, decode)
+        lowers.append(low)
+        uppers.append(high)
     # One NaN spoils both: whoever wrote it let it take part in finding the other.
     spoilt = column.field.type in (FLOAT, DOUBLE) and (None in lowers or None in uppers)
     return ColumnMetrics(
         type=column.field.type,
         repeated=column.repeated,
-        size=sum(chunk.total_compressed_size for chunk in chunks),
-        values=sum(chunk.num_values for chunk in chunks),
+        size=sum(chunk.size for chunk in chunks),
+        values=sum(chunk.values for chunk in chunks),
         nulls=nulls,
-        lower=None if spoilt or None in lowers else min(lowers, default=None),
-        upper=None if spoilt or None in uppers else max(uppers, default=None),
+        lower=None if spoilt or None in lowers else _outermost(lowers, min),
+        upper=None if spoilt or None in uppers else _outermost(uppers, max),
     )
 
 
-def _null_count(column: FileColumn, statistics: pq.Statistics | None) -> int | None:
-    if column.required:
-        return 0
-    return statistics.null_count if statistics is not None and statistics.has_null_count else None
+def _chunk_bounds(column: FileColumn, chunk: Chunk, decode: Decode | None) -> tuple[Any, Any]:
+    if isinstance(column.field.type, GeometryType):
+        return _corners(chunk.box)
+    if decode is None or (chunk.as_signed and not column.logical.get("isSigned", True)):
+        return None, None
+    return (
+        None if chunk.low is None else lower_of(decode, chunk.low),
+        None if chunk.high is None else upper_of(decode, chunk.high),
+    )
+
+
+def _corners(box: Box | None) -> tuple[GeoBound | None, GeoBound | None]:
+    """The corners of a box; none of one that is inside out, which for planar geometries means nothing."""
+    ranges = [] if box is None else [one for one in (box.x, box.y, box.z, box.m) if one is not None]
+    if box is None or any(low > high for low, high in ranges):
+        return None, None
+    low, high = (
+        GeoBound(
+            x=box.x[at],
+            y=box.y[at],
+            z=None if box.z is None else box.z[at],
+            m=None if box.m is None else box.m[at],
+        )
+        for at in (0, 1)
+    )
+    return low, high
+
+
+def _outermost(bounds: list[Any], outer: Callable[..., Any]) -> Any:
+    """The lowest or highest bound; of corners that of each coordinate by itself."""
+    if not bounds or not isinstance(bounds[0], GeoBound):
+        return outer(bounds, default=None)
+    by_axis = {
+        axis: [value for value in (getattr(one, axis) for one in bounds) if value is not None] for axis in "xyzm"
+    }
+    return GeoBound(**{axis: outer(values) for axis, values in by_axis.items() if values})
 
 
 def check_required(columns: Mapping[int, ColumnMetrics], *, schema: Schema, location: str) -> None:
@@ -186,19 +213,9 @@ def _belongs(schema: Schema, field_id: int, *, to: int) -> bool:
 
 
 def split_offsets(metadata: pq.FileMetaData, *, location: str) -> tuple[int, ...]:
-    """Where each row group starts, ascending bytes: places to split a scan at; CorruptFile for impossible ones."""
-    starts = []
-    for index in range(metadata.num_row_groups):
-        if metadata.num_columns == 0:
-            break
-        first = metadata.row_group(index).column(0)
-        start = first.data_page_offset
-        if first.has_dictionary_page and first.dictionary_page_offset is not None:
-            start = min(start, first.dictionary_page_offset) if first.dictionary_page_offset > 0 else start
-        if start < 0:
-            raise CorruptFile(location, f"row group {index} starts at byte {start}")
-        starts.append(start)
-    return tuple(sorted(starts))
+    """Where each row group starts, ascending bytes: places to split a scan at; CorruptFile for a damaged footer."""
+    groups = read_footer(metadata, location=location).row_groups
+    return tuple(sorted(group[0].start for group in groups if group))
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -2,9 +2,12 @@ from __future__ import annotations
 
 import io
 import math
+import struct
 import uuid
 from decimal import Decimal
+from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -30,12 +33,15 @@ from firn.model.types import (
     VARIANT,
     DecimalType,
     FixedType,
+    GeographyType,
+    GeometryType,
     ListType,
     MapType,
     NestedField,
     StructType,
 )
 from firn.model.values import from_bytes
+from firn.storage.arrow_rows import batch_of_rows
 from firn.storage.parquet_metrics import column_metrics, count_nans, infer_partition, parquet_data_file
 from firn.storage.parquet_values import lower_of, upper_of
 
@@ -303,7 +309,7 @@ def test_a_row_group_without_statistics_leaves_no_bound():
     entry = data_file(table, schema, write={"write_statistics": False})
     assert entry.lower_bounds == {}
     assert entry.value_counts == {1: 2, 2: 2}
-    assert entry.null_value_counts == {}
+    assert entry.null_value_counts == {1: 0, 2: 2}
     some = data_file(table, schema, write={"row_group_size": 1})
     assert some.lower_bounds == {1: (1).to_bytes(8, "little")}
     assert some.null_value_counts == {1: 0, 2: 2}
@@ -325,6 +331,28 @@ def test_a_variant_counts_as_one_column():
     assert entry.value_counts == {1: 2}
     assert entry.null_value_counts == {1: 1}
     assert entry.lower_bounds == {}
+
+
+def test_geometries_are_bounded_by_their_box():
+    def point(x, y) -> bytes:
+        return struct.pack("<BIdd", 1, 1, x, y)
+
+    schema = schema_of(field(1, "g", GeometryType()), field(2, "e", GeographyType()))
+    rows: list[dict[int, Any]] = [
+        {1: point(1, 20), 2: point(1, 2)},
+        {1: None, 2: None},
+        {1: point(-5, 30), 2: point(3, 4)},
+    ]
+    sink = io.BytesIO()
+    for size in (1, 3):
+        sink = io.BytesIO()
+        pq.write_table(pa.Table.from_batches([batch_of_rows(rows, schema)]), sink, row_group_size=size)
+        entry = parquet_data_file(
+            pq.read_metadata(sink), location=LOCATION, file_size=1, schema=schema, spec=UNPARTITIONED
+        )
+        assert entry.lower_bounds == {1: struct.pack("<dd", -5, 20)}
+        assert entry.upper_bounds == {1: struct.pack("<dd", 1, 30)}
+        assert entry.null_value_counts == {1: 1, 2: 1}
 
 
 @pytest.mark.parametrize(
@@ -436,8 +464,12 @@ def test_a_partition_needs_statistics():
     table = events([1, 1], [1, 1], ["a", "a"])
     metadata = parquet(table, write_statistics=False).metadata
     columns = column_metrics(metadata, schema=EVENTS, location=LOCATION)
+    spec = spec_of((1, "identity"))
+    with pytest.raises(InvalidInput, match="no bounds"):
+        infer_partition(columns, schema=EVENTS, spec=spec, location=LOCATION)
+    uncounted = {i: msgspec.structs.replace(one, nulls=None) for i, one in columns.items()}
     with pytest.raises(InvalidInput, match="count nulls"):
-        infer_partition(columns, schema=EVENTS, spec=spec_of((1, "identity")), location=LOCATION)
+        infer_partition(uncounted, schema=EVENTS, spec=spec, location=LOCATION)
 
 
 def test_a_float_partition_needs_to_know_that_there_is_no_nan():
