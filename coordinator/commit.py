@@ -15,6 +15,7 @@ from firn.coordinator.replay.decision import Applied, Decision, Refused
 from firn.coordinator.replay.draft import DraftManifest, ManifestRef
 from firn.coordinator.replay.engine import replay
 from firn.coordinator.replay.working import Attempt, Placement, Working
+from firn.coordinator.table_catalogs import JOURNAL_HEAD
 from firn.coordinator.table_reader import TableReader
 from firn.coordinator.table_state import TableState
 from firn.model.intent import OPERATIONS
@@ -22,12 +23,12 @@ from firn.model.journal import Batch, Decided, Retried, Segment
 from firn.model.limits import Limits
 from firn.model.manifest import ManifestFile
 from firn.model.metadata import TableMetadata
-from firn.model.metadata_changes import with_metadata_log, without_intermediate_snapshots
+from firn.model.metadata_changes import set_properties, with_metadata_log, without_intermediate_snapshots
 from firn.model.outcome import Committed, Outcome, Rejected
 from firn.storage.journal import pack_segment, segment_location
 from firn.storage.manifest_lists import assign_first_row_ids, assign_sequence_numbers, encode_manifest_list
 from firn.storage.manifests import encode_manifest, manifest_file
-from firn.storage.metadata_files import codec_for, encode_metadata, metastore_name, version_of
+from firn.storage.metadata_files import codec_for, encode_metadata, metastore_name, numbered_name, version_of
 from firn.storage.pointers import Pointer, PointerChange
 
 
@@ -55,13 +56,14 @@ class _Moved(msgspec.Struct, frozen=True):
 class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     """A batch ready to be swapped in.
 
-    `files` must be durable before the swap. `change` and `segment` are None when there is no table to journal on: then
-    the outcomes are final as they are.
+    `files` must be durable before the swap; `put` is the swap itself for a file-system table. `change` and `segment`
+    are None when there is no table to journal on: then the outcomes are final as they are.
     """
 
     working: Working
     outcomes: tuple[Outcome, ...]
     files: tuple[tuple[str, bytes], ...]
+    put: tuple[str, bytes] | None = None
     segment: Segment | None
     change: PointerChange | None
     manifests: tuple[tuple[ManifestFile, DraftManifest], ...] = ()
@@ -82,8 +84,10 @@ def prepare(
 
     `now` is the monotonic clock, for latencies. Raises what reading the table raises: nothing is decided then.
     """
+    pointer = state.pointer
     working = Working(
         table=state.table,
+        catalog="metastore" if pointer is None or pointer.dropped else pointer.catalog,
         metadata=state.metadata,
         heads=state.heads,
         reader=reader,
@@ -92,42 +96,76 @@ def prepare(
         limits=plan.limits,
     )
     decisions = decide(working, plan.pendings)
-    files, manifests = _write_snapshots(working, plan.written)
-    base_location = None if state.pointer is None or state.pointer.dropped else state.pointer.metadata_location
-    new_location = base_location
-    if working.change == "dropped":
-        new_location = None
-    elif working.change != "none":
-        assert working.metadata is not None
-        working.metadata = _finished(working.metadata, base=state.metadata, base_location=base_location)
-        new_location = _metadata_location(working.metadata, base_location=base_location, token=attempt.token)
-        files.append((new_location, encode_metadata(working.metadata, codec=codec_for(working.metadata))))
+    if pointer is None and working.metadata is None:
+        moved = _Moved(None, None)
+    else:
+        moved = _move(state, working, attempt=attempt)
     outcomes = tuple(
-        _outcome(pending, decision, plan=plan, working=working, attempt=attempt, location=new_location, now=now)
+        _outcome(pending, decision, plan=plan, working=working, attempt=attempt, location=moved.new, now=now)
         for pending, decision in zip(plan.pendings, decisions, strict=True)
     )
-    if state.pointer is None and working.metadata is None:
+    if pointer is None and working.metadata is None:
         return Prepared(working=working, outcomes=outcomes, files=(), segment=None, change=None)
     segment = _segment(
-        plan,
-        state,
-        working,
-        outcomes=outcomes,
-        retried=retried,
-        lock_token=lock_token,
-        attempt=attempt,
-        moved=_Moved(base_location, new_location),
+        plan, state, working, outcomes=outcomes, retried=retried, lock_token=lock_token, attempt=attempt, moved=moved
     )
+    files, manifests = _write_snapshots(working, plan.written)
     files.append((segment.location, pack_segment(segment)))
-    pointer = _pointer(state, working, plan.pendings, segment=segment, new_location=new_location)
+    put = _metadata_file(state, working, moved=moved, segment=segment)
+    if put is not None and working.catalog == "metastore":
+        files.append(put)
+        put = None
     return Prepared(
         working=working,
         outcomes=outcomes,
         files=tuple(files),
+        put=put,
         segment=segment,
-        change=PointerChange(table=state.table, pointer=pointer, expected=state.version),
+        change=PointerChange(
+            table=state.table,
+            pointer=_pointer(state, working, plan.pendings, segment=segment, new_location=moved.new),
+            expected=state.version,
+        ),
         manifests=manifests,
     )
+
+
+def _move(state: TableState, working: Working, *, attempt: Attempt) -> _Moved:
+    """The metadata file before and after. A file-system table moves with every batch: the file is its only swap."""
+    pointer = state.pointer
+    base = None if pointer is None or pointer.dropped else pointer.metadata_location
+    if working.change == "dropped" or (working.metadata is None and base is None):
+        return _Moved(base, None)
+    if working.change == "registered":
+        return _Moved(base, working.registered_at)
+    if working.change == "none" and working.catalog == "metastore":
+        return _Moved(base, base)
+    assert working.metadata is not None
+    previous = None if base is None else version_of(base)
+    codec = codec_for(working.metadata)
+    if working.catalog == "file-system":
+        name = numbered_name(version=1 if previous is None else previous + 1, codec=codec)
+    else:
+        name = metastore_name(version=0 if previous is None else previous + 1, unique=attempt.token, codec=codec)
+    return _Moved(base, f"{working.metadata.location}/metadata/{name}")
+
+
+def _metadata_file(state: TableState, working: Working, *, moved: _Moved, segment: Segment) -> tuple[str, bytes] | None:
+    """Name and bytes of the new metadata file, None where none is written; `working.metadata` becomes its content."""
+    if working.metadata is None or moved.new is None or moved.new == moved.base or working.change == "registered":
+        return None
+    metadata = working.metadata
+    if working.catalog == "file-system":
+        properties = {JOURNAL_HEAD: segment.location}
+        metadata = set_properties(metadata, properties, now_ms=segment.batch.timestamp_ms)
+    if state.metadata is not None and moved.base is not None:
+        metadata = with_metadata_log(
+            without_intermediate_snapshots(metadata, base=state.metadata),
+            moved.base,
+            previous_updated_ms=state.metadata.last_updated_ms,
+        )
+    working.metadata = metadata
+    return moved.new, encode_metadata(metadata, codec=codec_for(metadata))
 
 
 def decide(working: Working, pendings: Sequence[Pending]) -> list[Decision]:
@@ -208,19 +246,6 @@ def _encode(draft: DraftManifest, metadata: TableMetadata) -> tuple[bytes, Manif
         older_schemas=metadata.schemas,
     )
     return encoded.data, manifest_file(encoded, draft.location)
-
-
-def _finished(metadata: TableMetadata, *, base: TableMetadata | None, base_location: str | None) -> TableMetadata:
-    if base is None or base_location is None:
-        return metadata
-    seen = without_intermediate_snapshots(metadata, base=base)
-    return with_metadata_log(seen, base_location, previous_updated_ms=base.last_updated_ms)
-
-
-def _metadata_location(metadata: TableMetadata, *, base_location: str | None, token: str) -> str:
-    previous = None if base_location is None else version_of(base_location)
-    name = metastore_name(version=0 if previous is None else previous + 1, unique=token, codec=codec_for(metadata))
-    return f"{metadata.location}/metadata/{name}"
 
 
 def _outcome(
@@ -331,7 +356,7 @@ def _pointer(
         watermarks.pop(stream, None)  # re-inserted at the end: the newest streams are kept
         watermarks[stream] = pending.entry.entry_id
     watermarks = dict(list(watermarks.items())[-WATERMARKS_KEPT:])
-    if state.pointer is not None and working.change in {"none", "dropped"}:
+    if state.pointer is not None and (working.metadata is None or new_location is None):
         return msgspec.structs.replace(
             state.pointer,
             dropped=state.pointer.dropped or working.change == "dropped",
@@ -345,7 +370,7 @@ def _pointer(
         return Pointer(
             table=state.table,
             kind="table",
-            catalog="metastore",
+            catalog=working.catalog,
             uuid=metadata.table_uuid,
             location=metadata.location,
             metadata_location=new_location,

@@ -18,10 +18,12 @@ from firn.coordinator.lanes import Lanes
 from firn.coordinator.metrics import Metrics
 from firn.coordinator.ownership import Ownership
 from firn.coordinator.publish import Publisher
+from firn.coordinator.table_catalogs import TableCatalogs
 from firn.coordinator.table_locations import TableLocations
 from firn.coordinator.table_reader import TableReader
 from firn.coordinator.version import VERSION
 from firn.model.sharding import shard_of
+from firn.storage.file_system_tables import FileSystemTables
 from firn.storage.files import FileStore
 from firn.storage.intent_streams import IntentStreams
 from firn.storage.journal import JournalFiles
@@ -60,6 +62,7 @@ class Daemon:
         self._membership = Membership(session)
         self._leases = Leases(session, member=self.member)
         pointers = Pointers(session)
+        file_system = FileSystemTables(files)
         self.publisher = Publisher(
             streams, daemon=self.member, metrics=self.metrics, limits=limits, wall_ms=wall_ms, on_settled=self._settled
         )
@@ -70,6 +73,8 @@ class Daemon:
                 reader=TableReader(files, limits=limits),
                 journal=JournalFiles(files, bytes_max=limits.journal_bytes_max),
                 pointers=pointers,
+                catalogs=TableCatalogs(pointers, file_system),
+                file_system=file_system,
                 leases=self._leases,
                 locations=TableLocations(pointers),
                 publisher=self.publisher,

@@ -24,15 +24,17 @@ from firn.coordinator.publish import Publisher
 from firn.coordinator.repeats import sort_out
 from firn.coordinator.replay.decision import Refused
 from firn.coordinator.replay.working import Attempt, Placement
+from firn.coordinator.table_catalogs import TableCatalogs
 from firn.coordinator.table_locations import LOCATIONS_LOCK, TableLocations
 from firn.coordinator.table_reader import TableReader
 from firn.coordinator.table_state import TableState
-from firn.model.errors import CorruptFile, Fenced, InvalidInput, NotFound, Unavailable
+from firn.model.errors import CorruptFile, Fenced, InvalidInput, Misconfigured, NotFound, Unavailable
 from firn.model.identifiers import uuid7
-from firn.model.intent import CreateTable, DropTable
+from firn.model.intent import CreateTable, DropTable, RegisterTable
 from firn.model.journal import Retried
 from firn.model.limits import Limits
 from firn.model.outcome import Outcome, Rejected
+from firn.storage.file_system_tables import FileSystemTables
 from firn.storage.files import FileStore
 from firn.storage.journal import JournalFiles
 from firn.storage.leases import Lease, Leases
@@ -56,6 +58,8 @@ class Workshop(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     reader: TableReader
     journal: JournalFiles
     pointers: Pointers
+    catalogs: TableCatalogs
+    file_system: FileSystemTables
     leases: Leases
     locations: TableLocations
     publisher: Publisher
@@ -141,7 +145,7 @@ class Lane:
         now_ms = self._shop.wall_ms()
         while self._queue and len(batch) < self._shop.limits.batch_intents_max:
             pending = self._queue[0]
-            alone = isinstance(pending.decoded.intent, CreateTable | DropTable)
+            alone = isinstance(pending.decoded.intent, CreateTable | RegisterTable | DropTable)
             size += pending.decoded.size
             if batch and (alone or size > self._shop.limits.batch_bytes_max):
                 break
@@ -160,7 +164,7 @@ class Lane:
             try:
                 await self._commit(batch)
                 self._mark_readable()
-            except (Unavailable, Fenced, OSError) as error:
+            except (Unavailable, Fenced, Misconfigured, OSError) as error:
                 self._stale = True
                 self._log.warning("batch waits", reason=str(error), kind=type(error).__name__, intents=len(batch))
                 if self._retiring:
@@ -226,19 +230,19 @@ class Lane:
         shop, metrics = self._shop, self._shop.metrics
         assert prepared.change is not None
         assert prepared.segment is not None
-        outcome = await self._timed("swap", shop.pointers.swap([prepared.change], leases=leases))
+        outcome = await self._timed("swap", shop.catalogs.swap(prepared.change, prepared.put, leases=leases))
         self._stale = True
         match outcome:
             case Won(versions=versions):
                 assert prepared.change.pointer is not None
-                self._state.advance(prepared.change.pointer, versions[self.table], prepared.working)
+                self._state.advance(prepared.change.pointer, versions.get(self.table), prepared.working)
                 self._state.decisions.add(prepared.segment)
                 for manifest, draft in prepared.manifests:
                     shop.reader.remember(manifest, draft.entries)
-                self._stale = False
+                self._stale = self.table not in versions
                 metrics.batches.labels("won").inc()
                 metrics.batch_intents.observe(len(batch))
-                if prepared.working.change in {"created", "dropped"}:
+                if prepared.working.change in {"created", "registered", "dropped"}:
                     shop.locations.forget(self.table)
                 shop.publisher.publish(prepared.segment, batch)
                 self._log_won(prepared, number)
@@ -287,7 +291,7 @@ class Lane:
         """Whether there is a pointer, or is about to be: names that mean nothing get no lock and no state."""
         if self._lease is not None or self._state.pointer is not None:
             return True
-        if any(isinstance(p.decoded.intent, CreateTable) for p in batch):
+        if any(isinstance(p.decoded.intent, CreateTable | RegisterTable) for p in batch):
             return True
         try:
             await self._shop.pointers.read(self.table)
@@ -327,7 +331,7 @@ class Lane:
         if not self._stale:
             return
         try:
-            versioned = await self._shop.pointers.read(self.table)
+            versioned = await self._shop.catalogs.read(self.table)
         except NotFound:
             versioned = None
         await self._timed("load", asyncio.to_thread(self._state.load, versioned))
@@ -336,13 +340,14 @@ class Lane:
     async def _placement(self, batch: Sequence[Pending], lease: Lease) -> tuple[list[Lease], Placement]:
         """The leases that the swap needs, and where tables may be; a create holds the lock over all locations too."""
         shop = self._shop
-        if not isinstance(batch[0].decoded.intent, CreateTable):
+        if not isinstance(batch[0].decoded.intent, CreateTable | RegisterTable):
             return [lease], Placement(warehouse=shop.warehouse, allowed=shop.allowed)
         extra = await shop.leases.acquire(LOCATIONS_LOCK, timeout_s=LOCK_TIMEOUT_S)
         if extra is None:
             raise Unavailable(f"the lock over table locations was not free within {LOCK_TIMEOUT_S:.0f} s")
         taken = await shop.locations.all()
-        return [lease, extra], Placement(warehouse=shop.warehouse, allowed=shop.allowed, taken=taken)
+        placement = Placement(warehouse=shop.warehouse, allowed=shop.allowed, taken=taken, file_system=shop.file_system)
+        return [lease, extra], placement
 
     async def _release_extra(self, leases: Sequence[Lease], own: Lease) -> None:
         for lease in leases:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from firn.coordinator.decisions import Decisions
 from firn.coordinator.replay.working import Head, Working
+from firn.coordinator.table_catalogs import JOURNAL_HEAD
 from firn.coordinator.table_reader import TableReader
 from firn.model.errors import NotFound
 from firn.model.limits import Limits
 from firn.model.metadata import TableMetadata
-from firn.storage.journal import JournalFiles
+from firn.storage.journal import JournalFiles, sequence_of
 from firn.storage.pointers import Pointer, Versioned
 
 
@@ -43,10 +44,11 @@ class TableState:
         pointer = versioned.pointer
         if self.pointer is not None and self.pointer.uuid != pointer.uuid and pointer.journal_head is None:
             self.decisions = Decisions(self._journal, limits=self._limits)
-        self.decisions.catch_up(pointer.journal_head)
         if pointer.dropped:
             self.metadata, self.heads = None, {}
-        elif self.pointer is None or self.pointer.metadata_location != pointer.metadata_location:
+        elif (
+            self.metadata is None or self.pointer is None or self.pointer.metadata_location != pointer.metadata_location
+        ):
             self.metadata = self._reader.metadata(pointer.metadata_location)
             if self.metadata.table_uuid != pointer.uuid:
                 raise NotFound(
@@ -54,9 +56,10 @@ class TableState:
                     f"{self.table!r} says {pointer.uuid}"
                 )
             self._forget_old_heads()
+        self.decisions.catch_up(_journal_head(pointer, self.metadata))
         self.version, self.pointer = versioned.version, pointer
 
-    def advance(self, pointer: Pointer, version: int, working: Working) -> None:
+    def advance(self, pointer: Pointer, version: int | None, working: Working) -> None:
         """Take over the state of a won swap without reading anything."""
         self.version, self.pointer = version, pointer
         self.metadata = working.metadata
@@ -84,3 +87,13 @@ class TableState:
     def _forget_old_heads(self) -> None:
         current = self._current()
         self.heads = {snapshot_id: head for snapshot_id, head in self.heads.items() if snapshot_id in current}
+
+
+def _journal_head(pointer: Pointer, metadata: TableMetadata | None) -> str | None:
+    """The newest journal segment: of a file-system table the one that its metadata names, unless the znode is ahead.
+
+    It is ahead after a drop, and where a foreign writer went back to an older version of the properties.
+    """
+    named = None if metadata is None or pointer.catalog == "metastore" else metadata.properties.get(JOURNAL_HEAD)
+    heads = [head for head in (pointer.journal_head, named) if head is not None]  # of two equals the znode's
+    return max(heads, key=sequence_of, default=None)

@@ -125,7 +125,8 @@ class Replace(_Common, frozen=True, kw_only=True, tag="replace"):
 class CreateTable(_Common, frozen=True, kw_only=True, tag="create-table"):
     """Create a table from a schema, a partition spec and a sort order (REST JSON forms).
 
-    `location` None places it under the daemon's warehouse. Ids in schema and spec are assigned anew.
+    `location` None places it under the daemon's warehouse. Ids in schema and spec are assigned anew. A ``file-system``
+    table is opened by its path: its newest ``v<N>.metadata.json`` is the table.
     """
 
     schema: dict[str, Any]
@@ -134,17 +135,30 @@ class CreateTable(_Common, frozen=True, kw_only=True, tag="create-table"):
     location: Path | None = None
     properties: dict[str, str] = {}
     format_version: Annotated[int, msgspec.Meta(ge=1, le=3)] = 2
+    catalog: Literal["metastore", "file-system"] = "metastore"
+
+
+class RegisterTable(_Common, frozen=True, kw_only=True, tag="register-table"):
+    """Take over a table that exists in storage, as it is.
+
+    A ``metastore`` table is given by its metadata file. A ``file-system`` table is given by its folder, and goes on to
+    be one: engines that open it by path see firn's commits, and firn sees theirs.
+    """
+
+    metadata_location: Path | None = None
+    location: Path | None = None
+    catalog: Literal["metastore", "file-system"] = "metastore"
 
 
 class DropTable(_Common, frozen=True, kw_only=True, tag="drop-table"):
     """Forget a table's pointer; its files stay (they may be shared) until they are purged on purpose."""
 
 
-Intent = Append | DeleteFiles | Replace | CreateTable | DropTable
+Intent = Append | DeleteFiles | Replace | CreateTable | RegisterTable | DropTable
 
 OPERATIONS: Final[dict[type, str]] = {
     operation: str(operation.__struct_config__.tag)
-    for operation in (Append, DeleteFiles, Replace, CreateTable, DropTable)
+    for operation in (Append, DeleteFiles, Replace, CreateTable, RegisterTable, DropTable)
 }
 """Operation name by struct, as on the wire."""
 

@@ -21,6 +21,12 @@ def segment_location(table_location: str, *, sequence: int, token: str) -> str:
     return f"{table_location}/{JOURNAL_FOLDER}/{sequence:010d}-{token}.jsonl.gz"
 
 
+def sequence_of(location: str) -> int:
+    """The number of a segment in its table's journal, from its name; -1 for a name that is none."""
+    number = location.rpartition("/")[2].partition("-")[0]
+    return int(number) if number.isascii() and number.isdecimal() else -1
+
+
 def pack_segment(segment: Segment) -> bytes:
     """The bytes of a segment file."""
     return igzip.compress(encode_segment(segment), compresslevel=_COMPRESSION_LEVEL, mtime=0)

@@ -46,4 +46,4 @@ class DraftSnapshot(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     first_row_id: int | None = None
 
 
-TableChange = Literal["none", "created", "updated", "dropped"]
+TableChange = Literal["none", "created", "registered", "updated", "dropped"]

@@ -8,9 +8,9 @@ from firn.coordinator.replay.append import AppendGroup, bind_append
 from firn.coordinator.replay.decision import Decision, Refusal
 from firn.coordinator.replay.delete_files import delete_files
 from firn.coordinator.replay.replace import replace
-from firn.coordinator.replay.tables import create_table, drop_table
+from firn.coordinator.replay.tables import create_table, drop_table, register_table
 from firn.coordinator.replay.working import Working
-from firn.model.intent import Append, CreateTable, DeleteFiles, DropTable, Intent, Replace
+from firn.model.intent import Append, CreateTable, DeleteFiles, DropTable, Intent, RegisterTable, Replace
 
 
 def replay(working: Working, intents: Sequence[Intent]) -> list[Decision]:
@@ -52,6 +52,8 @@ def _apply(working: Working, intent: Intent) -> Decision:
             return replace(working, intent)
         case CreateTable():
             return create_table(working, intent)
+        case RegisterTable():
+            return register_table(working, intent)
         case DropTable():
             return drop_table(working, intent)
         case Append():

@@ -1,4 +1,4 @@
-"""Create and drop tables."""
+"""Create, register and drop tables."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Final
 from urllib.parse import quote
 
 from firn.coordinator.replay.decision import Applied, Refusal, Refused
-from firn.coordinator.replay.working import Working
-from firn.model.errors import FirnError, InvalidInput
-from firn.model.intent import CreateTable, DropTable
+from firn.coordinator.replay.working import Catalog, Working
+from firn.model.errors import FirnError, InvalidInput, Unavailable
+from firn.model.intent import CreateTable, DropTable, RegisterTable
+from firn.model.metadata import TableMetadata
 from firn.model.metadata_create import new_table_metadata
 from firn.model.partitioning import PartitionSpec, spec_from_json
 from firn.model.schema import schema_from_json
@@ -24,7 +25,10 @@ def create_table(working: Working, intent: CreateTable) -> Applied:
     """Make the table. Prevents: two tables in one place, where one's cleanup deletes the other's files."""
     if working.metadata is not None:
         raise Refusal(Refused(rule="table-exists", message=f"{working.table!r} exists already", hint="fix"))
-    location = _location(working, intent)
+    location = _location(working, intent.location)
+    table_uuid = intent.table_uuid or str(uuid.uuid5(TABLE_UUIDS, intent.intent_id))
+    if _left_by_an_attempt(working, intent, location, table_uuid=table_uuid):
+        return Applied()
     try:
         schema = schema_from_json(intent.schema, where="schema")
         working.metadata = new_table_metadata(
@@ -36,13 +40,101 @@ def create_table(working: Working, intent: CreateTable) -> Applied:
             location=location,
             properties=intent.properties,
             format_version=intent.format_version,
-            table_uuid=intent.table_uuid or str(uuid.uuid5(TABLE_UUIDS, intent.intent_id)),
+            table_uuid=table_uuid,
             now_ms=working.attempt.now_ms,
         )
     except FirnError as error:
         raise Refusal(Refused(rule="invalid-table", message=str(error), hint="fix")) from error
     working.change = "created"
+    working.catalog = intent.catalog
     return Applied()
+
+
+def register_table(working: Working, intent: RegisterTable) -> Applied:
+    """Take over a table from storage.
+
+    Prevents: one table under two names, whose commits would overwrite each other's; metadata that leads outside the
+    places that tables may be in.
+    """
+    if working.metadata is not None:
+        raise Refusal(Refused(rule="table-exists", message=f"{working.table!r} exists already", hint="fix"))
+    metadata_location = _registered_location(working, intent)
+    metadata = _readable(working, metadata_location)
+    if intent.table_uuid is not None and intent.table_uuid != metadata.table_uuid:
+        raise Refusal(
+            Refused(
+                rule="table-uuid-mismatch",
+                message=f"{metadata_location} is of table {metadata.table_uuid}, not {intent.table_uuid}",
+                hint="fix",
+            )
+        )
+    _location(working, metadata.location)
+    for snapshot in metadata.snapshots:
+        if snapshot.manifest_list is not None:
+            _require_inside(working, snapshot.manifest_list, where=f"snapshot {snapshot.snapshot_id}")
+    _adopt(working, metadata, at=metadata_location, catalog=intent.catalog)
+    return Applied(snapshot_id=metadata.current_snapshot_id)
+
+
+def _registered_location(working: Working, intent: RegisterTable) -> str:
+    """The metadata file that a register intent means, inside the places that tables may be in."""
+    if intent.catalog == "metastore":
+        if intent.metadata_location is None or intent.location is not None:
+            raise Refusal(
+                Refused(rule="invalid-field", message="a metastore table is given by its metadata-location", hint="fix")
+            )
+        return _require_inside(working, intent.metadata_location, where="metadata-location")
+    if intent.location is None or intent.metadata_location is not None:
+        raise Refusal(Refused(rule="invalid-field", message="a file-system table is given by its location", hint="fix"))
+    location = _require_inside(working, intent.location, where="location")
+    assert working.placement.file_system is not None
+    newest = working.placement.file_system.newest(location)
+    if newest is None:
+        raise Refusal(
+            Refused(rule="invalid-table", message=f"location: {location!r} holds no v<N>.metadata.json", hint="fix")
+        )
+    return newest
+
+
+def _left_by_an_attempt(working: Working, intent: CreateTable, location: str, *, table_uuid: str) -> bool:
+    """Whether an attempt at this very intent made the file-system table and died before it was registered; adopt it.
+
+    Refuses when any other table is there. Prevents: an existing table being taken for the new one.
+    """
+    if intent.catalog != "file-system":
+        return False
+    assert working.placement.file_system is not None
+    newest = working.placement.file_system.newest(location)
+    if newest is None:
+        return False
+    metadata = _readable(working, newest)
+    if metadata.table_uuid != table_uuid:
+        raise Refusal(
+            Refused(
+                rule="location-taken",
+                message=f"location: {location!r} holds a table already ({newest}): register it, or choose another",
+                hint="fix",
+                files=(newest,),
+            )
+        )
+    _adopt(working, metadata, at=newest, catalog=intent.catalog)
+    return True
+
+
+def _readable(working: Working, location: str) -> TableMetadata:
+    try:
+        return working.reader.metadata(location)
+    except Unavailable:
+        raise
+    except FirnError as error:
+        raise Refusal(Refused(rule="invalid-table", message=str(error), hint="fix")) from error
+
+
+def _adopt(working: Working, metadata: TableMetadata, *, at: str, catalog: Catalog) -> None:
+    working.metadata = metadata
+    working.change = "registered"
+    working.catalog = catalog
+    working.registered_at = at
 
 
 def drop_table(working: Working, intent: DropTable) -> Applied:
@@ -55,6 +147,25 @@ def drop_table(working: Working, intent: DropTable) -> Applied:
     return Applied()
 
 
+def _require_inside(working: Working, location: str, *, where: str) -> str:
+    """The location in its one spelling; refuses one that is in no place that tables may be in."""
+    allowed = working.placement.allowed
+    try:
+        normal = normalize(location)
+        inside = any(is_within(normal, root) for root in allowed)
+    except InvalidInput as error:
+        raise Refusal(Refused(rule="location-not-allowed", message=f"{where}: {error}", hint="fix")) from error
+    if not inside:
+        raise Refusal(
+            Refused(
+                rule="location-not-allowed",
+                message=f"{where}: {location[:300]!r} is in none of {', '.join(allowed)}",
+                hint="fix",
+            )
+        )
+    return normal
+
+
 def default_location(table: str, *, warehouse: str) -> str:
     """Where a table lives unless it is told otherwise: ``<warehouse>/<namespace>/<name>``, percent-encoded.
 
@@ -65,22 +176,11 @@ def default_location(table: str, *, warehouse: str) -> str:
     return "/".join([warehouse.rstrip("/"), *parts])
 
 
-def _location(working: Working, intent: CreateTable) -> str:
+def _location(working: Working, wanted: str | None) -> str:
+    """Where the table is to be: a place where tables may be, and that is no other table's."""
     placement = working.placement
-    location = intent.location or default_location(working.table, warehouse=placement.warehouse)
-    try:
-        location = normalize(location)
-        inside = any(is_within(location, root) for root in placement.allowed)
-    except InvalidInput as error:
-        raise Refusal(Refused(rule="location-not-allowed", message=f"location: {error}", hint="fix")) from error
-    if not inside:
-        raise Refusal(
-            Refused(
-                rule="location-not-allowed",
-                message=f"location: {location!r} is in none of {', '.join(placement.allowed)}",
-                hint="fix",
-            )
-        )
+    location = wanted or default_location(working.table, warehouse=placement.warehouse)
+    location = _require_inside(working, location, where="location")
     for other, taken in placement.taken.items():
         if other != working.table and overlap(location, taken):
             raise Refusal(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, Protocol
+from typing import Final, Literal, Protocol
 
 import msgspec
 
@@ -26,7 +26,10 @@ from firn.model.partition_path import partition_path
 from firn.model.snapshot import MAIN_BRANCH, Operation, Snapshot
 from firn.model.snapshot_summary import SummaryBuilder
 from firn.model.table_properties import SUMMARY_PARTITION_LIMIT
+from firn.storage.file_system_tables import FileSystemTables
 from firn.storage.manifest_lists import assign_first_row_ids
+
+Catalog = Literal["metastore", "file-system"]
 
 SUMMARY_INTENT: Final = "firn.intent-id"
 SUMMARY_INTENTS: Final = "firn.intents"
@@ -48,6 +51,9 @@ class Head:
 
 class TableReader(Protocol):
     """Reads of immutable files that replay may make."""
+
+    def metadata(self, location: str) -> TableMetadata:
+        """One metadata file."""
 
     def head(self, metadata: TableMetadata, snapshot_id: int | None) -> Head:
         """Manifests and live files of a snapshot."""
@@ -77,6 +83,8 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
     warehouse: str
     allowed: tuple[str, ...]
     taken: Mapping[str, str] = {}
+    file_system: FileSystemTables | None = None
+    """To look for what is in a folder already."""
 
 
 class Working:
@@ -86,6 +94,7 @@ class Working:
         self,
         *,
         table: str,
+        catalog: Catalog,
         metadata: TableMetadata | None,
         heads: dict[int | None, Head],
         reader: TableReader,
@@ -101,6 +110,8 @@ class Working:
         self.placement = placement
         self.limits = limits
         self.change: TableChange = "none"
+        self.catalog: Catalog = catalog
+        self.registered_at: str | None = None
         self.snapshots: list[DraftSnapshot] = []
         self.heads: dict[str, Head] = {}
         self._base_heads = heads
