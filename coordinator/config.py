@@ -22,7 +22,7 @@ from firn.storage.locations import is_within, normalize
 CONFIG_FILE: Final = "firn.toml"
 ENVIRONMENT_PREFIX: Final = "FIRN_"
 _ALIASES: Final = {"FIRN_ZOOKEEPER": "FIRN_ZOOKEEPER_HOSTS", "FIRN_WAREHOUSE": "FIRN_WAREHOUSE_LOCATION"}
-_NOT_SETTINGS: Final = frozenset({"FIRN_CONFIG"})
+_NOT_SETTINGS: Final = frozenset({"FIRN_CONFIG", "FIRN_DATA"})
 _SECRETS: Final = frozenset({"password", "auth", "token", "secret", "key", "access-key-id", "secret-access-key"})
 
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from firn.coordinator.config import Settings
+from firn.model.errors import Misconfigured
 from firn.storage.file_stores import open_files
 from firn.storage.files import FileStore
 from firn.storage.intent_streams import IntentStreams, StreamNames
@@ -37,6 +38,18 @@ async def connect(settings: Settings, *, timeout_s: float = CONNECT_TIMEOUT_S) -
     cannot work.
     """
     files = connect_files(settings)
+    streams = connect_streams(settings)
+    try:
+        await streams.epoch()
+        async with connect_session(settings, timeout_s=timeout_s) as session:
+            yield Connections(session=session, streams=streams, files=files)
+    finally:
+        await streams.close()
+
+
+@asynccontextmanager
+async def connect_session(settings: Settings, *, timeout_s: float = CONNECT_TIMEOUT_S) -> AsyncIterator[Session]:
+    """A ZooKeeper session, closed at the end. Raises Unavailable when no server answers within `timeout_s`."""
     session = ZooKeeperSession(
         ZooKeeperOptions(
             hosts=settings.zookeeper.hosts + settings.zookeeper.root.rstrip("/"),
@@ -44,13 +57,10 @@ async def connect(settings: Settings, *, timeout_s: float = CONNECT_TIMEOUT_S) -
             digest=settings.zookeeper.auth,
         )
     )
-    streams = connect_streams(settings)
     try:
         await session.start(timeout_s=timeout_s)
-        await streams.epoch()
-        yield Connections(session=session, streams=streams, files=files)
+        yield session
     finally:
-        await streams.close()
         await session.close()
 
 
@@ -62,9 +72,12 @@ def connect_files(settings: Settings) -> FileStore:
 
 
 def connect_streams(settings: Settings) -> IntentStreams:
-    """The streams in Redis; connects when they are first used."""
-    return RedisStreams(
-        settings.redis.url,
-        names=StreamNames(settings.redis.prefix),
-        payload_bytes_max=settings.limits.intent_bytes_max,
-    )
+    """The streams in Redis; connects when they are first used. Raises Misconfigured for a URL that is none."""
+    try:
+        return RedisStreams(
+            settings.redis.url,
+            names=StreamNames(settings.redis.prefix),
+            payload_bytes_max=settings.limits.intent_bytes_max,
+        )
+    except ValueError as error:
+        raise Misconfigured(f"redis.url: {error}") from error

@@ -197,7 +197,15 @@ class Publisher:
             case Rejected():
                 self._metrics.intents.labels(operation, "rejected").inc()
                 self._metrics.conflicts.labels(outcome.rule, operation).inc()
-                event = msgspec.json.encode(rejection_event(outcome, daemon=self._daemon, timestamp_ms=self._wall_ms()))
+                event = msgspec.json.encode(
+                    rejection_event(
+                        outcome,
+                        daemon=self._daemon,
+                        timestamp_ms=self._wall_ms(),
+                        operation=operation,
+                        writer=pending.decoded.intent.writer,
+                    )
+                )
         return msgspec.structs.replace(self._told(pending, outcome), event=event)
 
     def _told(self, pending: Pending, outcome: Outcome) -> Settlement:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from firn.model.journal import Segment, committed, rejected
+from firn.model.journal import Segment, committed
 from firn.model.outcome import Rejected
 
 SOURCE: Final = "firn"
@@ -67,23 +67,40 @@ def table_event(segment: Segment, *, events_bytes_max: int) -> Event | None:
     )
 
 
-def rejection_event(outcome: Rejected, *, daemon: str, timestamp_ms: int, dead_letter: bool = False) -> Event:
-    """The conflict-log event of one rejection."""
+def rejection_event(
+    outcome: Rejected,
+    *,
+    daemon: str,
+    timestamp_ms: int,
+    operation: str | None = None,
+    writer: str | None = None,
+    dead_letter: bool = False,
+) -> Event:
+    """The conflict-log event of one rejection: the outcome, with what was asked for and by whom if that is known."""
+    asked = {"operation": operation, "writer": writer}
     return Event(
         id=outcome.intent_id,
         source=f"{SOURCE}/{daemon}",
         type="firn.intent.dead-lettered" if dead_letter else "firn.intent.rejected",
         subject=outcome.table,
         time=_time(timestamp_ms),
-        data=msgspec.to_builtins(outcome),
+        data=msgspec.to_builtins(outcome) | {name: value for name, value in asked.items() if value is not None},
     )
 
 
 def events_of(segment: Segment, *, events_bytes_max: int) -> tuple[Event, ...]:
     """All events that one segment projects to."""
     first = table_event(segment, events_bytes_max=events_bytes_max)
+    batch = segment.batch
     refused = tuple(
-        rejection_event(o, daemon=segment.batch.daemon, timestamp_ms=segment.batch.timestamp_ms)
-        for o in rejected(segment)
+        rejection_event(
+            decided.outcome,
+            daemon=batch.daemon,
+            timestamp_ms=batch.timestamp_ms,
+            operation=decided.operation,
+            writer=decided.writer,
+        )
+        for decided in segment.decided
+        if isinstance(decided.outcome, Rejected)
     )
     return refused if first is None else (first, *refused)

@@ -1,51 +1,73 @@
-"""The `firn` command: its groups, its common options, and how errors end.
+"""The `firn` command: its commands, and how errors end.
 
-Exit codes: 0 done; 1 the answer is no (a rejected intent, a breach found, a daemon that failed); 2 wrong usage or
-settings; 3 a server does not answer, or an outcome could not be learnt.
+Exit codes: 0 done; 1 the answer is no (a rejected intent, a breach found, no such table, a daemon that failed); 2 wrong
+usage or settings; 3 a server does not answer, or an outcome could not be learnt.
 """
 
 from __future__ import annotations
 
 import sys
+import traceback
+from collections.abc import Sequence
 from typing import Final
 
 import click
 
-from firn.coordinator.cli.serve import serve
-from firn.coordinator.version import VERSION
-from firn.model.errors import FirnError, InvalidInput, Misconfigured, Unavailable
+from firn.coordinator.cli.exits import EXIT_INTERRUPTED, EXIT_NO, EXIT_OK, complaint, exit_code_of
+from firn.coordinator.cli.lazy_group import LazyCommand, LazyGroup
+from firn.model.errors import FirnError
 
-EXIT_NO: Final = 1
-EXIT_USAGE: Final = 2
-EXIT_UNAVAILABLE: Final = 3
+_HERE: Final = "firn.coordinator.cli"
+
+COMMANDS: Final = {
+    "serve": LazyCommand(f"{_HERE}.serve", "serve", "Run the daemon until SIGINT or SIGTERM, then drain and exit 0."),
+    "demo": LazyCommand(f"{_HERE}.demo", "demo", "Writers, compactors and a deleter, and a proof by another engine."),
+    "table": LazyCommand(f"{_HERE}.table", "table", "Create, look at and drop tables."),
+    "submit": LazyCommand(f"{_HERE}.submit", "submit", "Submit intents and wait for their outcomes."),
+    "outcome": LazyCommand(f"{_HERE}.outcome", "outcome", "What became of an intent."),
+    "conflicts": LazyCommand(f"{_HERE}.conflicts", "conflicts", "What was rejected and why, newest first."),
+    "events": LazyCommand(f"{_HERE}.events", "events", "The newest events, or all from now on."),
+    "journal": LazyCommand(f"{_HERE}.journal", "journal", "The swaps of a table, newest first."),
+    "dead-letters": LazyCommand(f"{_HERE}.dead_letters", "dead_letters", "Stream entries that were set aside."),
+    "shard": LazyCommand(f"{_HERE}.shard", "shard", "The stream that a table's intents are added to."),
+    "fsck": LazyCommand(f"{_HERE}.fsck", "fsck", "Check what must hold of a table, from what is stored."),
+    "config": LazyCommand(f"{_HERE}.config", "config", "Check the settings, or show those in force."),
+    "version": LazyCommand(f"{_HERE}.version", "version_command", "The version of firn and of what it runs on."),
+}
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
-@click.version_option(VERSION, prog_name="firn")
-def firn() -> None:
+@click.group(
+    cls=LazyGroup,
+    lazy=COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
+    epilog="Exit codes: 0 done; 1 the answer is no (rejected, a breach, no such table); 2 wrong usage or settings; "
+    "3 a server does not answer, or an outcome could not be learnt.",
+)
+@click.option("--debug", is_flag=True, help="Show where in firn an error comes from.")
+def firn(*, debug: bool) -> None:  # the flag is read by `run`, where errors end
     """Commit coordinator for Apache Iceberg tables: many writers, one table, no retry storms."""
 
 
-firn.add_command(serve)
-
-
 def main() -> None:
-    """Run the command line; every error that firn raises on purpose is one line on standard error."""
+    """Run the command line and exit."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str], *, connectors: object = None) -> int:
+    """Run one command; its exit code. Every error is one line on standard error.
+
+    `connectors` (`firn.coordinator.cli.reach.Connectors`) stand in for the servers in tests.
+    """
     try:
-        firn.main(standalone_mode=False)
-    except click.exceptions.Exit as error:
-        sys.exit(error.exit_code)
+        code = firn.main(list(arguments), prog_name="firn", standalone_mode=False, obj=connectors)
     except click.ClickException as error:
         error.show()
-        sys.exit(EXIT_USAGE)
+        return error.exit_code
     except click.Abort:
-        sys.exit(130)
-    except FirnError as error:
-        click.echo(f"firn: {error}", err=True)
-        sys.exit(_exit_code(error))
-
-
-def _exit_code(error: FirnError) -> int:
-    if isinstance(error, Misconfigured | InvalidInput):
-        return EXIT_USAGE
-    return EXIT_UNAVAILABLE if isinstance(error, Unavailable) else EXIT_NO
+        return EXIT_INTERRUPTED
+    except Exception as error:  # noqa: BLE001 - a traceback says nothing to a user; --debug shows it
+        if "--debug" in arguments[:1]:
+            traceback.print_exc()
+        click.echo(complaint(error), err=True)
+        return exit_code_of(error) if isinstance(error, FirnError) else EXIT_NO
+    return code if isinstance(code, int) else EXIT_OK

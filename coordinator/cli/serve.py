@@ -1,4 +1,8 @@
-"""`firn serve`: the daemon in the foreground, on servers of its own when asked."""
+"""`firn serve`: the daemon in the foreground, on servers of its own when asked.
+
+Whatever happens, it ends with one clear line: a start that cannot work, a loop of the daemon that dies (exit 1), or a
+signal (drain, exit 0), also while it is still starting. Embedded servers are started first and stopped last.
+"""
 
 from __future__ import annotations
 
@@ -7,41 +11,80 @@ import contextlib
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
+from typing import Any, Final
 
 import click
 import msgspec
 
-from firn.coordinator.config import Settings, load_settings
+from firn.coordinator.cli.reach import DATA_DEFAULT
+from firn.coordinator.config import Settings, load_settings, redacted_url
 from firn.coordinator.connections import connect
 from firn.coordinator.daemon import Daemon
 from firn.coordinator.embedded import EmbeddedServers
 from firn.coordinator.endpoints import Endpoints, forget_endpoints, write_endpoints
 from firn.coordinator.logs import configure_logs
-from firn.model.errors import FirnError
+from firn.model.errors import FirnError, Misconfigured
 
-DATA_DEFAULT = Path("data")
+SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+
+class _StopRequested(BaseException):
+    """A signal that came while there was no event loop to hear it; not an error, so that nothing catches it."""
 
 
 @click.command()
 @click.option("--embedded", is_flag=True, help="Start Redis and ZooKeeper as children, with their state under --data.")
 @click.option(
-    "--data", type=click.Path(path_type=Path), default=DATA_DEFAULT, show_default=True, help="For --embedded."
+    "--data",
+    type=click.Path(path_type=Path),
+    envvar="FIRN_DATA",
+    default=DATA_DEFAULT,
+    show_default=True,
+    help="For --embedded: the folder of the servers' state and of the warehouse.",
 )
 @click.option("--config", type=click.Path(path_type=Path), help="Settings file (default: ./firn.toml if it is there).")
 def serve(*, embedded: bool, data: Path, config: Path | None) -> None:
     """Run the daemon until SIGINT or SIGTERM, then drain and exit 0."""
     settings = load_settings(config)
     configure_logs(settings.log, daemon=settings.daemon_id)
-    with _servers(data) if embedded else contextlib.nullcontext() as servers:
-        if servers is not None:
-            settings = embedded_settings(settings, servers, data)
-        asyncio.run(_serve(settings, data=data if embedded else None))
+    with contextlib.suppress(_StopRequested), _signals_heard():
+        if embedded:
+            with _servers(data) as servers:
+                asyncio.run(_serve(embedded_settings(settings, servers, data), data=data))
+                _ignore_signals()  # stopping already: the servers' last writes matter more than a second Ctrl-C
+        else:
+            asyncio.run(_serve(settings, data=None))
+
+
+@contextlib.contextmanager
+def _signals_heard() -> Iterator[None]:
+    """Within: a signal ends what is going on in good order, instead of the process at once."""
+
+    def hear(_number: int, _frame: FrameType | None) -> None:
+        raise _StopRequested
+
+    before = {number: signal.signal(number, hear) for number in SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _ignore_signals() -> None:
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
 
 
 @contextlib.contextmanager
 def _servers(data: Path) -> Iterator[EmbeddedServers]:
-    data.mkdir(parents=True, exist_ok=True)
-    with EmbeddedServers(data.absolute() / "servers") as servers:
+    folder = data.absolute() / "servers"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Misconfigured(f"--data {data}: {error.strerror or error}: {error.filename or folder}") from error
+    with EmbeddedServers(folder) as servers:
         yield servers
 
 
@@ -57,49 +100,60 @@ def embedded_settings(settings: Settings, servers: EmbeddedServers, data: Path) 
 
 
 async def _serve(settings: Settings, *, data: Path | None) -> None:
+    """Serve until a signal comes. Raises FirnError when the daemon cannot start, or when one of its loops died."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in SIGNALS:
         loop.add_signal_handler(number, stop.set)
-    async with connect(settings) as connections:
-        daemon = Daemon(settings, session=connections.session, streams=connections.streams, files=connections.files)
-        try:
-            url = await daemon.start()
-            if data is not None:
-                write_endpoints(data, Endpoints.of(settings, http=url))
-            click.echo(_greeting(settings, http=url))
-            failure = await _stopped_or_failed(stop, daemon)
-        finally:
-            await daemon.stop()
-            if data is not None:
-                forget_endpoints(data)
-    if failure is not None:
-        raise FirnError(f"the daemon failed: {type(failure).__name__}: {failure}") from failure
+    async with contextlib.AsyncExitStack() as stack:
+        starting = asyncio.create_task(_start(settings, stack))
+        if not await _done_before(stop, starting):
+            return  # there is nothing to drain yet
+        daemon, url = starting.result()
+        if data is not None:
+            stack.callback(forget_endpoints, data)
+            write_endpoints(data, Endpoints.of(settings, http=url))
+        click.echo(_greeting(settings, http=url))
+        failed = asyncio.create_task(daemon.failed())
+        if not await _done_before(stop, failed):
+            return
+        failure = failed.result() or RuntimeError("one of its loops ended")
+    raise FirnError(f"the daemon failed: {type(failure).__name__}: {failure}") from failure
 
 
-async def _stopped_or_failed(stop: asyncio.Event, daemon: Daemon) -> BaseException | None:
-    """Wait for a signal or for a loop of the daemon to die; what it died of, None for a signal."""
+async def _start(settings: Settings, stack: contextlib.AsyncExitStack) -> tuple[Daemon, str | None]:
+    """The daemon at work, and its URL; `stack` gets what ends it and its connections."""
+    connections = await stack.enter_async_context(connect(settings))
+    daemon = Daemon(settings, session=connections.session, streams=connections.streams, files=connections.files)
+    stack.push_async_callback(daemon.stop)
+    return daemon, await daemon.start()
+
+
+async def _done_before(stop: asyncio.Event, task: asyncio.Task[Any]) -> bool:
+    """Whether the task ends before a signal comes; if not, it is cancelled."""
     stopped = asyncio.create_task(stop.wait())
-    failed = asyncio.create_task(daemon.failed())
-    done, _ = await asyncio.wait({stopped, failed}, return_when=asyncio.FIRST_COMPLETED)
-    for task in (stopped, failed):
-        task.cancel()
-    if failed in done:
-        return failed.result() or RuntimeError("one of its loops ended")
-    return None
+    await asyncio.wait({stopped, task}, return_when=asyncio.FIRST_COMPLETED)
+    stopped.cancel()
+    if task.done():
+        return True
+    task.cancel()
+    await asyncio.wait({task})
+    return False
 
 
 def _greeting(settings: Settings, *, http: str | None) -> str:
-    redis, prefix = settings.redis.url, settings.redis.prefix
+    prefix = settings.redis.prefix
+    watch = "off (http.port is -1)" if http is None else f"{http}/metrics   {http}/healthz   {http}/readyz"
+    url = redacted_url(settings.redis.url)
     return f"""\
 firn is ready.
   warehouse  {settings.warehouse.location}
-  redis      {redis}
+  redis      {url}
   zookeeper  {settings.zookeeper.hosts}{settings.zookeeper.root}
-  metrics    {http}/metrics   health {http}/healthz  {http}/readyz
+  watch      {watch}
 
 Submit:
   firn table create db.events --column "id long required" --column "name string"
-  python:    from firn import Client; Client("{redis}").append("db.events", files).result()
-  redis-cli: redis-cli -u {redis} XADD {prefix}:intents:0 '*' intent '{{"operation": "append", …}}'
+  python:    from firn import Client; Client("{url}").append("db.events", files).result()
+  redis-cli: redis-cli -u {url} XADD {prefix}:intents:0 '*' intent '{{"operation": "append", …}}'
   any shard will do: an entry in another table's shard is moved to its own. Ctrl-C drains and stops."""

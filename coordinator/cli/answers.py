@@ -1,0 +1,92 @@
+"""Submitting intents, waiting for their outcomes, and showing those."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from firn.coordinator.cli.exits import EXIT_NO, EXIT_OK, EXIT_UNAVAILABLE
+from firn.coordinator.cli.output import Column
+from firn.coordinator.cli.reach import Reach
+from firn.coordinator.client import Answer, AsyncClient, Unknown
+from firn.model.intent import OPERATIONS, Intent
+from firn.model.outcome import Committed, Outcome, Rejected
+
+UNRESOLVED_MAX: Final = 1_000
+"""Intents of one command that wait for their outcomes at once."""
+
+OUTCOME_COLUMNS: Final = (
+    Column("STATUS"),
+    Column("OPERATION"),
+    Column("TABLE"),
+    Column("INTENT"),
+    Column("SNAPSHOT", right=True),
+    Column("MS", right=True),
+    Column("WHY", long=True),
+)
+
+
+async def answers_to(reach: Reach, intents: Sequence[Intent], *, timeout_s: float) -> AsyncIterator[Answer]:
+    """Submit the intents in order, and yield their answers in the same order.
+
+    `Unknown` for those that have none `timeout_s` after the last was submitted. Raises Unavailable when Redis does not
+    answer, before anything is submitted.
+    """
+    async with reach.streams() as streams:
+        loop = asyncio.get_running_loop()
+        async with AsyncClient(connect=lambda: streams, prefix=reach.settings.redis.prefix) as client:
+            for start in range(0, len(intents), UNRESOLVED_MAX):
+                tickets = [await client.submit(intent) for intent in intents[start : start + UNRESOLVED_MAX]]
+                deadline = loop.time() + timeout_s
+                for ticket in tickets:
+                    yield await ticket.result(max(0.0, deadline - loop.time()))
+
+
+async def answer_to(reach: Reach, intent: Intent, *, timeout_s: float) -> Answer:
+    """Submit one intent and wait for its answer."""
+    (answer,) = [answer async for answer in answers_to(reach, [intent], timeout_s=timeout_s)]
+    return answer
+
+
+def exit_code_of_answers(answers: Sequence[Answer]) -> int:
+    """3 when an outcome could not be learnt, else 1 when one is a rejection, else 0."""
+    if any(isinstance(answer, Unknown) for answer in answers):
+        return EXIT_UNAVAILABLE
+    return EXIT_NO if any(isinstance(answer, Rejected) for answer in answers) else EXIT_OK
+
+
+def answer_row(answer: Answer, intent: Intent | None) -> tuple[object, ...]:
+    """An answer as a row of `OUTCOME_COLUMNS`."""
+    operation = "" if intent is None else OPERATIONS[type(intent)]
+    match answer:
+        case Committed():
+            return (
+                "committed", operation, answer.table, answer.intent_id, answer.snapshot_id or "-",
+                f"{answer.latency_ms:.1f}", "",
+            )  # fmt: skip
+        case Rejected():
+            return (
+                "rejected", operation, answer.table, answer.intent_id, "-", f"{answer.latency_ms:.1f}", reason(answer)
+            )  # fmt: skip
+        case Unknown():
+            return ("unknown", operation, answer.table, answer.intent_id, "-", "-", advice(answer))
+
+
+def reason(outcome: Rejected) -> str:
+    """Why an intent was rejected, and what its writer can do."""
+    return f"{outcome.rule}: {outcome.message} [{outcome.hint}]"
+
+
+def advice(answer: Unknown) -> str:
+    """What an unknown answer means for whoever waits."""
+    return f"{answer.reason}; it may still be committed: firn outcome {answer.intent_id}"
+
+
+def outcome_pairs(outcome: Outcome) -> list[tuple[str, Any]]:
+    """Everything that an outcome says, as names and values."""
+    members = msgspec.to_builtins(outcome)
+    order = ["status", "intent-id", "table", *sorted(members.keys() - {"status", "intent-id", "table"})]
+    return [(name, members[name]) for name in order if members.get(name) not in (None, [])]

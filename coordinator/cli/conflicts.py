@@ -1,0 +1,264 @@
+"""`firn conflicts`: the conflict log of all tables.
+
+The journals are the record; dead letters are what no journal could take (no such table, no such intent).
+"""
+
+from __future__ import annotations
+
+import heapq
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import Any, Final
+
+import click
+import msgspec
+
+from firn.coordinator.cli.dead_letters import letter_ms, newest_dead_letters
+from firn.coordinator.cli.following import events_after, newest_id, until_interrupted
+from firn.coordinator.cli.output import Column, complain
+from firn.coordinator.cli.reach import Reach, reaching
+from firn.coordinator.cli.text import one_line, shown, time_of
+from firn.model.errors import CorruptFile, InvalidInput, NotFound, Unavailable
+from firn.model.event import Event
+from firn.model.journal import Segment
+from firn.model.outcome import Rejected
+from firn.storage.intent_streams import FIRST_ID
+from firn.storage.journal import JournalFiles
+from firn.storage.pointers import Pointer
+
+SEGMENTS_MAX: Final = 10_000
+"""Journal segments that one command reads, over all tables."""
+
+DEAD_LETTERS_MAX: Final = 10_000
+
+CONFLICT_COLUMNS: Final = (
+    Column("TIME"), Column("TABLE"), Column("RULE"), Column("OPERATION"), Column("WRITER"), Column("AGAINST"),
+    Column("HINT"), Column("INTENT"), Column("WHY", long=True),
+)  # fmt: skip
+
+_DURATION: Final = re.compile(r"([0-9]{1,9})\s*(ms|s|m|h|d|w)")
+_UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+
+
+class Conflict(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_defaults=True):
+    """One rejection: when, of what, by whom, and `outcome` with the reason and the winner."""
+
+    time_ms: int
+    source: str
+    table: str
+    rule: str
+    operation: str | None = None
+    writer: str | None = None
+    outcome: Rejected
+
+
+class _Budget:
+    """How many segments may still be read; `spent` says whether that was too few."""
+
+    def __init__(self, segments: int) -> None:
+        self._left = segments
+        self.spent = False
+
+    def take(self) -> bool:
+        self.spent = self.spent or self._left == 0
+        self._left -= not self.spent
+        return not self.spent
+
+
+class _Duration(click.ParamType[int]):
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Milliseconds."""
+        found = _DURATION.fullmatch(str(value).strip())
+        if found is None:
+            self.fail(f"{value!r} is not a duration: 30s, 15m, 1h, 7d", param, ctx)
+        return int(found[1]) * _UNITS_MS[found[2]]
+
+
+@click.command()
+@click.option("--table", help="Of this table only.")
+@click.option("--rule", help="By this rule only.")
+@click.option("--writer", help="Of this writer's intents, or lost against its commits.")
+@click.option("--since", "since_ms", type=_Duration(), metavar="1h", help="Not older than this.")
+@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="At most this many.")
+@click.option("--follow", "-f", is_flag=True, help="Oldest first, and go on with what comes, until Ctrl-C.")
+@reaching
+def conflicts(
+    reach: Reach,
+    *,
+    table: str | None,
+    rule: str | None,
+    writer: str | None,
+    since_ms: int | None,
+    limit: int,
+    follow: bool,
+) -> None:
+    """List what was rejected and why, newest first. With --json one a line."""
+    oldest_ms = 0 if since_ms is None else time.time_ns() // 1_000_000 - since_ms
+
+    def wanted(conflict: Conflict) -> bool:
+        return (
+            conflict.time_ms >= oldest_ms
+            and table in (None, conflict.table)
+            and rule in (None, conflict.rule)
+            and writer in (None, conflict.writer, conflict.outcome.conflicting_writer)
+        )
+
+    after = _end_of_events(reach) if follow else FIRST_ID
+    pointers = reach.pointers() if table is None else _pointer_if_any(reach, table)
+    budget = _Budget(SEGMENTS_MAX)
+    logged = journaled(pointers, reach.journal, oldest_ms=oldest_ms, may_read=budget.take)
+    merged = heapq.merge(logged, _dead(reach), key=lambda conflict: conflict.time_ms, reverse=True)
+    found = list(islice(filter(wanted, merged), limit))
+    if follow:
+        _follow(reach, found[::-1], after=after, wanted=wanted)
+        return
+    if reach.output.as_json:
+        for conflict in found:
+            reach.output.line(conflict)
+    reach.output.grid(CONFLICT_COLUMNS, (_row(conflict) for conflict in found), empty="no conflicts")
+    if budget.spent:
+        complain(f"firn: only the newest {SEGMENTS_MAX} journal segments were looked at: name a --table, or --since")
+
+
+def journaled(
+    pointers: Iterable[Pointer], journal: JournalFiles, *, oldest_ms: int, may_read: Callable[[], bool]
+) -> Iterator[Conflict]:
+    """The rejections in the journals of these tables, newest first, back to `oldest_ms`.
+
+    `may_read` is asked before each segment. A journal that cannot be read is left out, with a warning.
+    """
+    logs = [_journaled(pointer, journal, oldest_ms=oldest_ms, may_read=may_read) for pointer in pointers]
+    return heapq.merge(*logs, key=lambda conflict: conflict.time_ms, reverse=True)
+
+
+def _journaled(
+    pointer: Pointer, journal: JournalFiles, *, oldest_ms: int, may_read: Callable[[], bool]
+) -> Iterator[Conflict]:
+    head = pointer.journal_head
+    try:
+        while head is not None and may_read():
+            segment = journal.read(head)
+            if segment.batch.timestamp_ms < oldest_ms:
+                return
+            yield from _rejections(segment)
+            head = segment.batch.previous_segment
+    except (NotFound, CorruptFile, InvalidInput) as error:
+        complain(f"firn: the journal of {shown(pointer.table)} cannot be read: {one_line(str(error))}")
+
+
+def _rejections(segment: Segment) -> Iterator[Conflict]:
+    for decided in reversed(segment.decided):
+        if isinstance(decided.outcome, Rejected):
+            yield Conflict(
+                time_ms=segment.batch.timestamp_ms,
+                source="journal",
+                table=segment.batch.table,
+                rule=decided.outcome.rule,
+                operation=decided.operation,
+                writer=decided.writer,
+                outcome=decided.outcome,
+            )
+
+
+def _dead(reach: Reach) -> list[Conflict]:
+    """The dead letters, newest first; without Redis the journals are told all the same."""
+
+    async def read() -> list[Conflict]:
+        async with reach.streams() as streams:
+            letters = await newest_dead_letters(streams, limit=DEAD_LETTERS_MAX)
+        return [
+            Conflict(
+                time_ms=letter_ms(letter_id), source="dead-letter", table=outcome.table, rule=outcome.rule,
+                outcome=outcome,
+            )
+            for letter_id, letter in reversed(letters)
+            if (outcome := _outcome(letter.outcome)) is not None
+        ]  # fmt: skip
+
+    try:
+        return reach.run(read())
+    except Unavailable as error:
+        complain(f"firn: dead letters are not shown: {one_line(str(error))}")
+        return []
+
+
+def _outcome(members: dict[str, Any]) -> Rejected | None:
+    try:
+        return msgspec.convert(members, Rejected)
+    except msgspec.ValidationError:
+        return None
+
+
+def _pointer_if_any(reach: Reach, table: str) -> list[Pointer]:
+    """None for a name that is no table's: what was submitted to it is among the dead letters."""
+    try:
+        return [reach.pointer(table, dropped=True)]
+    except NotFound:
+        return []
+
+
+def _end_of_events(reach: Reach) -> str:
+    async def look() -> str:
+        async with reach.streams() as streams:
+            return await newest_id(streams)
+
+    return reach.run(look())
+
+
+def _follow(reach: Reach, known: list[Conflict], *, after: str, wanted: Callable[[Conflict], bool]) -> None:
+    seen = {conflict.outcome.intent_id for conflict in known}
+    for conflict in known:
+        _print_line(reach, conflict)
+
+    async def follow() -> None:
+        async with reach.streams() as streams:
+            async for event in events_after(streams, after):
+                conflict = _of_event(event)
+                if conflict is None or not wanted(conflict) or conflict.outcome.intent_id in seen:
+                    continue
+                _print_line(reach, conflict)
+
+    until_interrupted(reach, follow)
+
+
+def _of_event(event: Event) -> Conflict | None:
+    if event.type not in {"firn.intent.rejected", "firn.intent.dead-lettered"}:
+        return None
+    outcome = _outcome(event.data)
+    if outcome is None:
+        return None
+    return Conflict(
+        time_ms=time.time_ns() // 1_000_000,
+        source="event",
+        table=outcome.table,
+        rule=outcome.rule,
+        operation=event.data.get("operation"),
+        writer=event.data.get("writer"),
+        outcome=outcome,
+    )
+
+
+def _print_line(reach: Reach, conflict: Conflict) -> None:
+    if reach.output.as_json:
+        reach.output.line(conflict)
+    reach.output.say("  ".join(shown(cell) for cell in _row(conflict)))
+
+
+def _row(conflict: Conflict) -> tuple[object, ...]:
+    outcome = conflict.outcome
+    against = outcome.conflicting_writer or outcome.conflicting_intent_id or outcome.conflicting_snapshot_id
+    return (
+        time_of(conflict.time_ms),
+        conflict.table or "-",
+        conflict.rule,
+        conflict.operation or "-",
+        conflict.writer or "-",
+        against or "-",
+        outcome.hint,
+        outcome.intent_id or "-",
+        outcome.message,
+    )

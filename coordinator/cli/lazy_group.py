@@ -1,0 +1,45 @@
+"""A command group that imports a command when it is run: `firn --help` must not wait for Arrow, Redis and ZooKeeper."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+import click
+import msgspec
+
+
+class LazyCommand(msgspec.Struct, frozen=True):
+    """Where a command is (`module` and `name` in it), and the line that help lists it with."""
+
+    module: str
+    name: str
+    help: str
+
+    def load(self) -> click.Command:
+        """The command itself."""
+        command: click.Command = getattr(importlib.import_module(self.module), self.name)
+        return command
+
+
+class LazyGroup(click.Group):
+    """A group of `LazyCommand`, listed in the order in which they are given."""
+
+    def __init__(self, *arguments: Any, lazy: Mapping[str, LazyCommand], **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.lazy = lazy
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All names, in order."""
+        return [*self.lazy, *super().list_commands(ctx)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the command."""
+        lazy = self.lazy.get(cmd_name)
+        return super().get_command(ctx, cmd_name) if lazy is None else lazy.load()
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, lazy.help) for name, lazy in self.lazy.items()])

@@ -1,0 +1,63 @@
+"""`firn outcome`: what became of an intent, from Redis while it is there, from the table's journal for good."""
+
+from __future__ import annotations
+
+import click
+
+from firn.coordinator.cli.answers import outcome_pairs
+from firn.coordinator.cli.exits import EXIT_NO, EXIT_OK, EXIT_UNAVAILABLE
+from firn.coordinator.cli.output import complain
+from firn.coordinator.cli.reach import Reach, reaching
+from firn.coordinator.cli.text import one_line
+from firn.coordinator.decisions import Decisions
+from firn.model.errors import InvalidInput, Unavailable
+from firn.model.identifiers import is_intent_id
+from firn.model.outcome import Outcome, Rejected, decode_outcome
+from firn.storage.pointers import Pointer
+
+
+@click.command()
+@click.argument("intent_id", metavar="ID")
+@click.option("--table", help="Its table: other journals are not looked through.")
+@reaching
+def outcome(reach: Reach, *, intent_id: str, table: str | None) -> int:
+    """Show the outcome of an intent. Exits with 1 when it was rejected, with 3 when there is no outcome."""
+    if not is_intent_id(intent_id):
+        raise InvalidInput(f"{intent_id[:80]!r} is not a UUIDv7 in lower case", where="ID")
+    found = _in_redis(reach, intent_id) or _in_journals(reach, intent_id, table)
+    if found is None:
+        complain(f"firn: nothing is decided about {intent_id}, as far as Redis and the journals know")
+        return EXIT_UNAVAILABLE
+    if reach.output.as_json:
+        reach.output.document(found)
+    reach.output.pairs(outcome_pairs(found))
+    return EXIT_NO if isinstance(found, Rejected) else EXIT_OK
+
+
+def _in_redis(reach: Reach, intent_id: str) -> Outcome | None:
+    async def look() -> bytes | None:
+        async with reach.streams() as streams:
+            return await streams.outcome(intent_id)
+
+    try:
+        data = reach.run(look())
+    except Unavailable as error:
+        complain(f"firn: only the journals were looked at: {one_line(str(error))}")
+        return None
+    return None if data is None else decode_outcome(data)
+
+
+def _in_journals(reach: Reach, intent_id: str, table: str | None) -> Outcome | None:
+    pointers = [reach.pointer(table, dropped=True)] if table is not None else reach.pointers()
+    for pointer in pointers:
+        found = _in_journal(reach, intent_id, pointer)
+        if found is not None:
+            return found
+    return None
+
+
+def _in_journal(reach: Reach, intent_id: str, pointer: Pointer) -> Outcome | None:
+    decisions = Decisions(reach.journal, limits=reach.settings.limits)
+    decisions.catch_up(pointer.journal_head)
+    known = decisions.find(intent_id)
+    return None if known is None else decisions.decided(known, intent_id).outcome

@@ -1,0 +1,123 @@
+"""What commands print: grids for people, JSON for programs.
+
+On a terminal a grid is drawn by rich, which folds long cells. Anywhere else it is one line a row, aligned, whatever the
+width, so that `grep`, `awk` and `less -S` can work with it. Markup in values means nothing, and control characters are
+escaped (`firn.coordinator.cli.text`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import click
+import msgspec
+from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from firn.coordinator.cli.text import shown
+
+STYLES: Final = {
+    "committed": "green", "rejected": "red", "unknown": "yellow", "ok": "green", "breach": "red", "warning": "yellow",
+}  # fmt: skip
+"""Colours of the words that an eye looks for; only on a terminal."""
+
+GAP: Final = "  "
+
+
+class Column(msgspec.Struct, frozen=True):
+    """A column of a grid. `long` ones are folded on a terminal that is too narrow, all others are kept whole."""
+
+    title: str
+    right: bool = False
+    long: bool = False
+
+
+class Output:
+    """Standard output in one of two forms. `as_json`: what is printed is JSON, and `grid` and `say` print nothing."""
+
+    def __init__(self, *, as_json: bool, console: Console | None = None) -> None:
+        self.as_json = as_json
+        self._console = Console(highlight=False, soft_wrap=True) if console is None else console
+
+    def document(self, value: Any) -> None:
+        """One JSON document."""
+        click.echo(json_text(value, indent=2))
+
+    def line(self, value: Any) -> None:
+        """One line of JSON lines."""
+        click.echo(json_text(value))
+
+    def say(self, text: str = "") -> None:
+        """A line for people; `text` is safe already."""
+        if not self.as_json:
+            self._console.print(Text(text), soft_wrap=True)
+
+    def grid(self, columns: Sequence[Column], rows: Iterable[Sequence[object]], *, empty: str) -> None:
+        """Rows below their titles, or the sentence `empty` when there are none."""
+        if self.as_json:
+            return
+        cells = [[shown("" if value is None else value) for value in row] for row in rows]
+        if not cells:
+            self.say(empty)
+        elif self._console.is_terminal:
+            self._console.print(_drawn(columns, cells), soft_wrap=False)
+        else:
+            for line in aligned(columns, cells):
+                click.echo(line, file=self._console.file)
+
+    def pairs(self, pairs: Iterable[tuple[str, object]]) -> None:
+        """Names and values, one below the other; a value of several lines stays aligned."""
+        listed = list(pairs)
+        width = max((cell_len(name) for name, _ in listed), default=0)
+        for name, value in listed:
+            lines = [shown(part) for part in value] if isinstance(value, list | tuple) else [shown(value)]
+            for position, line in enumerate(lines or ["-"]):
+                self.say(f"{_padded(name if position == 0 else '', width)}{GAP}{line}")
+
+
+def complain(text: str) -> None:
+    """A line on standard error; `text` is safe already."""
+    click.echo(text, err=True)
+
+
+def aligned(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[str]:
+    """The grid as lines of plain text, each column as wide as its widest cell."""
+    table = [[column.title for column in columns], *rows]
+    widths = [max(cell_len(row[i]) for row in table) for i in range(len(columns))]
+    lines = []
+    for row in table:
+        cells = (
+            _padded(cell, width, right=column.right) for cell, width, column in zip(row, widths, columns, strict=True)
+        )
+        lines.append(GAP.join(cells).rstrip())
+    return lines
+
+
+def _padded(text: str, width: int, *, right: bool = False) -> str:
+    blanks = " " * (width - cell_len(text))
+    return blanks + text if right else text + blanks
+
+
+def _drawn(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, len(GAP), 0, 0), header_style="bold")
+    for column in columns:
+        table.add_column(
+            Text(column.title),
+            justify="right" if column.right else "left",
+            no_wrap=not column.long,
+            overflow="fold",
+            ratio=None,
+        )
+    for row in rows:
+        table.add_row(*(Text(cell, style=STYLES.get(cell, "")) for cell in row))
+    return table
+
+
+def json_text(value: Any, *, indent: int | None = None) -> str:
+    """JSON in ASCII, so that nothing in it means anything to a terminal."""
+    separators = None if indent else (",", ":")
+    return json.dumps(msgspec.to_builtins(value), ensure_ascii=True, indent=indent, separators=separators)

@@ -1,0 +1,214 @@
+"""How a command reaches what it is about: its settings, and the connections that they lead to.
+
+Without any setting, a command finds the daemon that `firn serve --embedded` runs on ``./data``. Tests put twins in the
+place of the servers (`Connectors`, as the context's object).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+import msgspec
+
+from firn.coordinator.cli.output import Output
+from firn.coordinator.config import CONFIG_FILE, LogSettings, Settings, load_settings
+from firn.coordinator.connections import connect_files, connect_session, connect_streams
+from firn.coordinator.endpoints import read_endpoints
+from firn.coordinator.logs import configure_logs
+from firn.coordinator.table_reader import TableReader
+from firn.model.errors import NotFound, Unavailable
+from firn.model.identifiers import check_table_name
+from firn.storage.files import FileStore
+from firn.storage.intent_streams import SHARDS_DEFAULT, IntentStreams, SharedSettings
+from firn.storage.journal import JournalFiles
+from firn.storage.pointers import Pointer, Pointers
+from firn.storage.sessions import Session
+
+DATA_DEFAULT: Final = Path("data")
+CONNECT_TIMEOUT_S: Final = 5.0
+"""How long a command waits for a server that does not answer."""
+
+POINTERS_AT_ONCE: Final = 64
+
+_SERVER_VARIABLES: Final = ("FIRN_REDIS", "FIRN_ZOOKEEPER", "FIRN_WAREHOUSE", "FIRN_CONFIG")
+"""Whoever sets one of these has servers in mind, and means those."""
+
+_Result = TypeVar("_Result")
+
+
+def _connect_session(settings: Settings) -> AbstractAsyncContextManager[Session]:
+    return connect_session(settings, timeout_s=CONNECT_TIMEOUT_S)
+
+
+class Connectors(msgspec.Struct, frozen=True, kw_only=True):
+    """How to get at each kind of server, and how to run what needs an event loop."""
+
+    session: Callable[[Settings], AbstractAsyncContextManager[Session]] = _connect_session
+    streams: Callable[[Settings], IntentStreams] = connect_streams
+    files: Callable[[Settings], FileStore] = connect_files
+    run: Callable[[Coroutine[Any, Any, Any]], Any] = asyncio.run
+
+
+class Reach:
+    """What one command works with. Connections are made when they are first asked for."""
+
+    def __init__(self, settings: Settings, *, output: Output, connectors: Connectors, hint: str = "") -> None:
+        self.settings = settings
+        self.output = output
+        self._connectors = connectors
+        self._hint = hint
+
+    def run(self, work: Coroutine[Any, Any, _Result]) -> _Result:
+        """Run to completion what needs an event loop."""
+        result: _Result = self._connectors.run(work)
+        return result
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[Session]:
+        """A ZooKeeper session. Raises Unavailable, with what to do about it when nothing was set."""
+        try:
+            async with self._connectors.session(self.settings) as session:
+                yield session
+        except Unavailable as error:
+            raise self._with_hint(error) from error
+
+    @asynccontextmanager
+    async def streams(self) -> AsyncIterator[IntentStreams]:
+        """The streams in Redis, which answers. Raises as `session` does."""
+        streams = self._connectors.streams(self.settings)
+        try:
+            await streams.settings()
+            yield streams
+        except Unavailable as error:
+            raise self._with_hint(error) from error
+        finally:
+            await streams.close()
+
+    @functools.cached_property
+    def files(self) -> FileStore:
+        """The files of tables."""
+        return self._connectors.files(self.settings)
+
+    @functools.cached_property
+    def reader(self) -> TableReader:
+        """Metadata, manifest lists and manifests."""
+        return TableReader(self.files, limits=self.settings.limits)
+
+    @functools.cached_property
+    def journal(self) -> JournalFiles:
+        """Journal segments."""
+        return JournalFiles(self.files, bytes_max=self.settings.limits.journal_bytes_max)
+
+    def pointer(self, table: str, *, dropped: bool = False) -> Pointer:
+        """A table's pointer as it is now. Raises NotFound; for a dropped table, too, unless `dropped` are wanted."""
+        check_table_name(table)
+        pointer = self.run(self._pointer(table))
+        if pointer.dropped and not dropped:
+            raise NotFound(f"table {table!r} was dropped (firn journal {table} still tells its history)")
+        return pointer
+
+    def pointers(self) -> list[Pointer]:
+        """The pointers of all tables and views, dropped ones too, by name."""
+        return self.run(self._pointers())
+
+    async def _pointer(self, table: str) -> Pointer:
+        async with self.session() as session:
+            try:
+                return (await Pointers(session).read(table)).pointer
+            except NotFound:
+                raise NotFound(f"there is no table {table!r} (firn table list shows those there are)") from None
+
+    async def _pointers(self) -> list[Pointer]:
+        found: list[Pointer] = []
+        async with self.session() as session:
+            pointers = Pointers(session)
+            names = await pointers.list()
+            for start in range(0, len(names), POINTERS_AT_ONCE):
+                reads = (_pointer_or_none(pointers, name) for name in names[start : start + POINTERS_AT_ONCE])
+                found += [pointer for pointer in await asyncio.gather(*reads) if pointer is not None]
+        return found
+
+    def _with_hint(self, error: Unavailable) -> Unavailable:
+        hint, self._hint = self._hint, ""  # said once, however many connections it goes through
+        return type(error)(f"{error} ({hint})") if hint else error
+
+
+async def _pointer_or_none(pointers: Pointers, name: str) -> Pointer | None:
+    try:
+        return (await pointers.read(name)).pointer
+    except NotFound:
+        return None
+
+
+async def shards_of(streams: IntentStreams) -> int:
+    """How many intent streams there are, as the daemons say; the usual number when none has said."""
+    told = await streams.settings()
+    try:
+        return SHARDS_DEFAULT if told is None else msgspec.json.decode(told, type=SharedSettings).shards
+    except msgspec.DecodeError as error:
+        raise Unavailable(f"what Redis says of the number of shards cannot be read: {error}") from error
+
+
+def reaching(command: Callable[..., int | None]) -> Callable[..., None]:
+    """Give a command ``--config``, ``--data`` and ``--json``, and as first argument the `Reach` that they lead to.
+
+    What the command returns is its exit code.
+    """
+
+    @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+    @click.option(
+        "--data",
+        type=click.Path(path_type=Path),
+        envvar="FIRN_DATA",
+        help="Folder of a running `firn serve --embedded` [default: ./data, if none of its servers are set otherwise].",
+    )
+    @click.option(
+        "--config", type=click.Path(path_type=Path), help="Settings file (default: ./firn.toml if it is there)."
+    )
+    @click.pass_context
+    @functools.wraps(command)
+    def wrapped(
+        ctx: click.Context, /, *, config: Path | None, data: Path | None, as_json: bool, **options: Any
+    ) -> None:
+        connectors = ctx.find_object(Connectors) or Connectors()
+        settings, hint = settings_for(config, data)
+        configure_logs(LogSettings(level="error", format="console"))
+        reach = Reach(settings, output=Output(as_json=as_json), connectors=connectors, hint=hint)
+        code = command(reach, **options)
+        if code:
+            ctx.exit(code)
+
+    return wrapped
+
+
+def settings_for(
+    config: Path | None, data: Path | None, environment: Mapping[str, str] | None = None
+) -> tuple[Settings, str]:
+    """The settings of a command, and what to suggest when their servers do not answer.
+
+    Those of the daemon that runs on `data`; without `data`, what the file and the environment say; when they name no
+    servers, those of the daemon that runs on ``./data``, if one does.
+    """
+    environment = os.environ if environment is None else environment
+    settings = load_settings(config, environment)
+    if data is not None:
+        endpoints = read_endpoints(data)
+        if endpoints is None:
+            raise Unavailable(f"no daemon runs on {data}: start one with firn serve --embedded --data {data}")
+        return endpoints.applied_to(settings), ""
+    if config is not None or Path(CONFIG_FILE).exists() or any(v.startswith(_SERVER_VARIABLES) for v in environment):
+        return settings, ""
+    endpoints = read_endpoints(DATA_DEFAULT)
+    if endpoints is not None:
+        return endpoints.applied_to(settings), ""
+    return settings, (
+        f"no daemon runs on ./{DATA_DEFAULT} either: start one with firn serve --embedded, or say where yours is with "
+        "--data, --config, or FIRN_REDIS_URL and FIRN_ZOOKEEPER"
+    )

@@ -1,0 +1,240 @@
+"""`firn table …`: tables are created and dropped through intents, and read from their pointers."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from firn.coordinator.cli.answers import advice, answer_to, exit_code_of_answers, outcome_pairs
+from firn.coordinator.cli.output import Column, complain
+from firn.coordinator.cli.reach import Reach, reaching
+from firn.coordinator.cli.short_text import order_of_keys, schema_of_columns, spec_of_partitions
+from firn.coordinator.cli.table_history import HISTORY_COLUMNS, history_of, history_row
+from firn.coordinator.cli.table_views import FILE_COLUMNS, file_row, live_files, summary_json, summary_sections
+from firn.coordinator.cli.text import one_line, plural, shown
+from firn.coordinator.client import Answer, Unknown
+from firn.coordinator.client.intents import new_intent_id
+from firn.model import strict_json
+from firn.model.errors import InvalidInput, NotFound
+from firn.model.intent import CreateTable, DropTable, Intent
+from firn.model.metadata import TableMetadata
+from firn.model.outcome import Committed, Rejected
+from firn.model.schema import schema_from_json
+
+SCHEMA_BYTES_MAX: Final = 16 * 1024 * 1024
+
+LIST_COLUMNS: Final = (Column("TABLE"), Column("KIND"), Column("VERSION", right=True), Column("LOCATION", long=True))
+
+
+@click.group()
+def table() -> None:
+    """Create, look at and drop tables."""
+
+
+@table.command(
+    epilog='Example: firn table create db.events --column "id long required" --column "ts timestamptz" '
+    '--partition "day(ts)" --sort "ts desc"'
+)
+@click.argument("name")
+@click.option("--schema", metavar="FILE|JSON", help="Schema in Iceberg's JSON form; - reads standard input.")
+@click.option("--column", "columns", multiple=True, metavar="TEXT", help='A column in short: "id long required".')
+@click.option(
+    "--partition", "partitions", multiple=True, metavar="TEXT", help='"day(ts)", "bucket(16, id)", "region as r".'
+)
+@click.option("--sort", "keys", multiple=True, metavar="TEXT", help='"ts desc", "bucket(16, id) asc nulls last".')
+@click.option("--property", "properties", multiple=True, metavar="KEY=VALUE", help="A table property.")
+@click.option("--format-version", type=click.IntRange(1, 3), default=2, show_default=True)
+@click.option("--location", help="Where it is to be [default: below the daemon's warehouse].")
+@click.option("--timeout", type=click.FloatRange(min=0), default=30.0, show_default=True, help="Seconds to wait.")
+@reaching
+def create(  # noqa: PLR0913 - one for each option
+    reach: Reach,
+    *,
+    name: str,
+    schema: str | None,
+    columns: tuple[str, ...],
+    partitions: tuple[str, ...],
+    keys: tuple[str, ...],
+    properties: tuple[str, ...],
+    format_version: int,
+    location: str | None,
+    timeout: float,
+) -> int:
+    """Create a table from a schema in JSON or from columns in short text."""
+    if (schema is None) == (not columns):
+        raise click.UsageError("give --schema, or one --column for each column")
+    members = _schema_of(schema) if schema is not None else schema_of_columns(columns)
+    known = schema_from_json(members, where="schema")
+    intent = CreateTable(
+        intent_id=new_intent_id(),
+        table=name,
+        schema=members,
+        partition_spec=spec_of_partitions(partitions, known) if partitions else None,
+        write_order=order_of_keys(keys, known) if keys else None,
+        location=location,
+        properties=dict(_property(text) for text in properties),
+        format_version=format_version,
+    )
+    return _change(reach, intent, done="created", timeout_s=timeout)
+
+
+@table.command()
+@click.argument("name")
+@click.option("--timeout", type=click.FloatRange(min=0), default=30.0, show_default=True, help="Seconds to wait.")
+@reaching
+def drop(reach: Reach, *, name: str, timeout: float) -> int:
+    """Forget a table. Its files stay where they are."""
+    return _change(reach, DropTable(intent_id=new_intent_id(), table=name), done="dropped", timeout_s=timeout)
+
+
+@table.command("list")
+@click.option("--dropped", is_flag=True, help="Dropped tables, too, whose names may be used again.")
+@reaching
+def list_tables(reach: Reach, *, dropped: bool) -> None:
+    """List the tables."""
+    pointers = [pointer for pointer in reach.pointers() if dropped or not pointer.dropped]
+    if reach.output.as_json:
+        reach.output.document([
+            {
+                "table": pointer.table, "kind": pointer.kind, "catalog": pointer.catalog, "uuid": pointer.uuid,
+                "location": pointer.location, "metadata-location": pointer.metadata_location,
+                "dropped": pointer.dropped,
+            }
+            for pointer in pointers
+        ])  # fmt: skip
+        return
+    reach.output.grid(
+        LIST_COLUMNS,
+        (
+            (
+                pointer.table,
+                "dropped" if pointer.dropped else pointer.kind,
+                pointer.metadata_location.rpartition("/")[2].partition("-")[0].lstrip("0") or "0",
+                pointer.location,
+            )
+            for pointer in pointers
+        ),
+        empty="there are no tables",
+    )
+
+
+@table.command()
+@click.argument("name")
+@reaching
+def show(reach: Reach, *, name: str) -> None:
+    """Show what a table is now: schema, partitioning, order, properties, snapshot, references, counts."""
+    pointer = reach.pointer(name)
+    metadata = reach.reader.metadata(pointer.metadata_location)
+    if reach.output.as_json:
+        reach.output.document(summary_json(pointer, metadata))
+        return
+    for title, lines in summary_sections(pointer, metadata):
+        if title:
+            reach.output.say()
+            reach.output.say(title)
+        if isinstance(lines, list):
+            reach.output.pairs(lines)
+        else:
+            reach.output.grid(lines.columns, lines.rows, empty=lines.empty)
+
+
+@table.command()
+@click.argument("name")
+@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="Snapshots to show.")
+@reaching
+def history(reach: Reach, *, name: str, limit: int) -> None:
+    """List a table's snapshots, newest first, with the intents that they answered."""
+    pointer = reach.pointer(name)
+    metadata = reach.reader.metadata(pointer.metadata_location)
+    found = history_of(metadata, journal=reach.journal, journal_head=pointer.journal_head, limit=limit)
+    if reach.output.as_json:
+        reach.output.document(found)
+        return
+    reach.output.grid(
+        HISTORY_COLUMNS, (history_row(item) for item in found), empty=f"{shown(name)} has no snapshots yet"
+    )
+    if len(metadata.snapshots) > limit:
+        reach.output.say(f"{plural(len(metadata.snapshots) - limit, 'older snapshot')} not shown (--limit)")
+
+
+@table.command()
+@click.argument("name")
+@click.option("--ref", help="A branch or tag [default: main].")
+@click.option("--snapshot", "snapshot_id", type=int, help="A snapshot, by its id.")
+@reaching
+def files(reach: Reach, *, name: str, ref: str | None, snapshot_id: int | None) -> None:
+    """List the live files of a table, with partition, records and bytes."""
+    if ref is not None and snapshot_id is not None:
+        raise click.UsageError("give --ref or --snapshot, not both")
+    pointer = reach.pointer(name)
+    metadata = reach.reader.metadata(pointer.metadata_location)
+    found = live_files(reach.reader, metadata, _snapshot_of(metadata, ref, snapshot_id))
+    if reach.output.as_json:
+        reach.output.document(found)
+        return
+    reach.output.grid(FILE_COLUMNS, (file_row(file) for file in found), empty=f"{shown(name)} has no live files")
+
+
+def _snapshot_of(metadata: TableMetadata, ref: str | None, snapshot_id: int | None) -> int | None:
+    if snapshot_id is not None:
+        if metadata.snapshot_by_id(snapshot_id) is None:
+            raise NotFound(f"there is no snapshot {snapshot_id}")
+        return snapshot_id
+    if ref is None:
+        return metadata.current_snapshot_id
+    found = metadata.ref(ref)
+    if found is None:
+        raise NotFound(f"there is no branch or tag {ref!r}")
+    return found.snapshot_id
+
+
+def _change(reach: Reach, intent: Intent, *, done: str, timeout_s: float) -> int:
+    """Submit an intent that makes or drops a table, wait, and say what became of it."""
+    answer = reach.run(answer_to(reach, intent, timeout_s=timeout_s))
+    if reach.output.as_json:
+        reach.output.document(answer)
+    else:
+        _say(reach, answer, done=done)
+    return exit_code_of_answers([answer])
+
+
+def _say(reach: Reach, answer: Answer, *, done: str) -> None:
+    match answer:
+        case Committed():
+            reach.output.say(f"{done} {shown(answer.table)}")
+            reach.output.pairs(
+                [(f"  {key}", value) for key, value in outcome_pairs(answer) if key == "metadata-location"]
+            )
+        case Rejected():
+            complain(f"firn: rejected: {one_line(f'{answer.rule}: {answer.message}')}")
+        case Unknown():
+            complain(f"firn: unknown: {one_line(advice(answer))}")
+
+
+def _schema_of(text: str) -> dict[str, Any]:
+    """A schema from JSON, from a file that holds it, or from standard input."""
+    if text.lstrip().startswith("{"):
+        data, where = text.encode("utf-8", "surrogateescape"), "--schema"
+    elif text == "-":
+        data, where = sys.stdin.buffer.read(SCHEMA_BYTES_MAX + 1), "standard input"
+    else:
+        path, where = Path(text), text
+        try:
+            with path.open("rb") as file:
+                data = file.read(SCHEMA_BYTES_MAX + 1)
+        except OSError as error:
+            raise InvalidInput(error.strerror or str(error), where=text) from error
+    members = strict_json.loads(data, where=where, bytes_max=SCHEMA_BYTES_MAX)
+    if not isinstance(members, dict):
+        raise InvalidInput("is not a JSON object", where=where)
+    return members
+
+
+def _property(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise InvalidInput("is not KEY=VALUE", where=f"--property {text!r}")
+    return key, value

@@ -1,0 +1,68 @@
+"""Text that is safe to print: names, paths and messages come from outside, and a terminal obeys what it is shown."""
+
+from __future__ import annotations
+
+import unicodedata
+from datetime import UTC, datetime
+from typing import Final
+
+_HARMLESS: Final = frozenset({"\u200c", "\u200d"})
+"""Joiners, which many scripts and emoji are written with."""
+
+_UNSAFE: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+"""Control characters, direction marks, half surrogate pairs, and line breaks that are none in ASCII."""
+
+
+def shown(value: object) -> str:
+    r"""The value as text with every character escaped that could move the cursor or reorder what is read (``\x1b``)."""
+    text = str(value)
+    if text.isprintable():
+        return text
+    return "".join(_escaped(c) if _is_unsafe(c) else c for c in text)
+
+
+def one_line(text: str) -> str:
+    """A message of one or more lines as one that is safe to print."""
+    return shown(" / ".join(part for line in text.splitlines() if (part := line.strip())))
+
+
+def cut(text: str, length: int) -> str:
+    """The text, or as much of it as fits into `length` characters with an ellipsis."""
+    return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def time_of(timestamp_ms: int | None) -> str:
+    """Milliseconds since 1970-01-01 UTC as people read them; the number itself where no calendar has it."""
+    if timestamp_ms is None:
+        return "-"
+    try:
+        moment = datetime.fromtimestamp(timestamp_ms / 1000, tz=UTC)
+    except (ValueError, OverflowError, OSError):
+        return f"{timestamp_ms} ms"
+    return f"{moment:%Y-%m-%d %H:%M:%S}.{timestamp_ms % 1000:03d}Z"
+
+
+def size_of(count_bytes: int) -> str:
+    """A number of bytes with a unit."""
+    size = float(count_bytes)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{count_bytes} B" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"
+
+
+def plural(count: int, noun: str) -> str:
+    """``1 file``, ``2 files``."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def _is_unsafe(character: str) -> bool:
+    return unicodedata.category(character) in _UNSAFE and character not in _HARMLESS
+
+
+def _escaped(character: str) -> str:
+    code = ord(character)
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

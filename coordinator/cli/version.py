@@ -1,0 +1,32 @@
+"""`firn version`."""
+
+from __future__ import annotations
+
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from typing import Final
+
+import click
+
+from firn.coordinator.cli.output import Output
+from firn.coordinator.version import VERSION
+
+PACKAGES: Final = ("msgspec", "fastavro", "kazoo", "redis", "pyarrow", "obstore")
+
+
+@click.command("version")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def version_command(*, as_json: bool) -> None:
+    """Say the version of firn and of what it runs on."""
+    output = Output(as_json=as_json)
+    found = {"firn": VERSION, "python": platform.python_version(), **{name: _installed(name) for name in PACKAGES}}
+    if as_json:
+        output.document(found)
+    output.pairs([(name, text or "not installed") for name, text in found.items()])
+
+
+def _installed(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
