@@ -193,6 +193,10 @@ class IntentStreams(Protocol):
         """
         ...
 
+    async def holds(self, shard: int, entry_id: str) -> bool:
+        """Whether the entry is still there: then it was not lost, though it may be settled and not yet trimmed."""
+        ...
+
     async def take(self, shards: Sequence[int], *, consumer: str, count: int, block_ms: int) -> list[Entry]:
         """Up to `count` entries a shard that nobody was handed yet, in order; wait up to `block_ms` for the first.
 

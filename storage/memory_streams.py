@@ -184,6 +184,11 @@ class MemoryStreams:
         """Add an entry that no client of ours would (tests of what daemons do with it)."""
         return await self._write(lambda: self._server.add(self._names.intents(shard), fields))
 
+    async def holds(self, shard: int, entry_id: str) -> bool:
+        await self._turn()
+        stream = self._server.streams.get(self._names.intents(shard))
+        return stream is not None and _parsed(entry_id) in stream.entries
+
     async def take(self, shards: Sequence[int], *, consumer: str, count: int, block_ms: int) -> list[Entry]:
         deadline = asyncio.get_running_loop().time() + block_ms / 1000
         while True:

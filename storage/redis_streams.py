@@ -102,6 +102,10 @@ class RedisStreams:
         async with redis_errors("submit", write=True):
             return _text(await self._redis.xadd(self._names.intents(shard), {INTENT_FIELD: payload}))
 
+    async def holds(self, shard: int, entry_id: str) -> bool:
+        async with redis_errors("holds"):
+            return bool(await self._redis.xrange(self._names.intents(shard), min=entry_id, max=entry_id, count=1))
+
     async def take(self, shards: Sequence[int], *, consumer: str, count: int, block_ms: int) -> list[Entry]:
         if not shards:
             return []

@@ -1,20 +1,22 @@
 """Delivery: every intent is submitted until its outcome is known, and no outcome is ever guessed.
 
 Submitting the same bytes again is always safe (exactly-once is by intent id and digest), so whatever is doubtful is
-submitted again: a lost answer to XADD, a Redis that was emptied, a daemon that died before it journaled. Outcomes come
-on the client's own reply stream; where that is silent, the outcome keys are asked first.
+submitted again: a lost answer to XADD, a Redis that was emptied, an entry that is gone and left no outcome. Outcomes
+come on the client's own reply stream; where that is silent, the outcome keys are asked first. An entry that still
+stands in its stream most likely only waits for a daemon: it is submitted again ever more rarely, or a long absence of
+the daemons would fill Redis.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 import uuid
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
-import structlog
 
 from firn.coordinator.client.answers import Answer, Unknown
 from firn.coordinator.client.intents import sealed
@@ -44,8 +46,13 @@ SENDS_MAX: Final = 16
 RESUBMIT_BATCH_MAX: Final = 512
 """Intents looked at in one round of resubmission; the longest waiting come first."""
 
+STANDING_FACTOR: Final = 5
+STANDING_S_MAX: Final = 900.0
+"""An entry that stands is submitted again after `STANDING_FACTOR` times the silence allowed, doubled up to this."""
+
 TICK_S_MAX: Final = 0.25
 
+_log: Final = logging.getLogger(__name__)  # not structlog: unasked, a library prints nothing into its user's program
 _SETTINGS: Final = msgspec.json.Decoder(SharedSettings)
 
 
@@ -63,6 +70,11 @@ class Waiting:
         self.failures = 0
         """Submissions in a row that Redis refused or did not answer."""
         self.sending = False
+        self.entry: tuple[int, str] | None = None
+        """Shard and id of the entry that Redis took last."""
+        self.entry_at = 0.0
+        self.patience_s = STANDING_FACTOR * delay_s
+        """How long an entry may stand, from `entry_at` on, before another is added."""
         self.sent_at = 0.0
         self.delay_s = delay_s
         self.held = False
@@ -112,7 +124,6 @@ class Delivery:
         self._tasks: list[asyncio.Task[None]] = []
         self._background: set[asyncio.Task[None]] = set()
         self._closed = False
-        self._log: Any = structlog.get_logger(__name__)
 
     @property
     def unresolved(self) -> int:
@@ -209,12 +220,13 @@ class Delivery:
                 if waiting.answer.done():
                     return
                 shards = self._shards or await self._read_shards()
+                shard = shard_of(waiting.table, shards=shards)
                 waiting.attempts += 1
-                await self._streams.submit(shard_of(waiting.table, shards=shards), waiting.payload)
-            waiting.failures = 0
+                waiting.entry = shard, await self._streams.submit(shard, waiting.payload)
+            waiting.failures, waiting.entry_at = 0, time.monotonic()
         except (Unavailable, OSError) as error:
             waiting.failures += 1
-            self._log.debug("intent not queued", intent_id=waiting.intent_id, reason=str(error))
+            _log.info("intent %s not queued: %s", waiting.intent_id, error)
         finally:
             waiting.sending = False
             waiting.sent_at = time.monotonic()
@@ -224,7 +236,7 @@ class Delivery:
         try:
             await self._send(waiting)
         except FirnError as error:
-            self._log.warning("intent not queued", intent_id=waiting.intent_id, reason=str(error))
+            _log.warning("intent %s not queued: %s", waiting.intent_id, error)
 
     async def _read_shards(self) -> int:
         """How many streams there are, as the daemons say; the usual number while none said."""
@@ -233,7 +245,7 @@ class Delivery:
             if data is not None:
                 self._shards = _SETTINGS.decode(data).shards
         except (FirnError, OSError, msgspec.DecodeError) as error:
-            self._log.warning("settings not read", reason=str(error))
+            _log.info("settings not read: %s", error)
         return self._shards or SharedSettings().shards
 
     # -- hearing ---------------------------------------------------------------------------------------------------
@@ -252,7 +264,7 @@ class Delivery:
                     self._cursor = heard[-1].entry_id
                 self._hear(heard)
             except (FirnError, OSError) as error:
-                self._log.debug("replies not read", reason=str(error))
+                _log.info("replies not read: %s", error)
                 await asyncio.sleep(READ_RETRY_S[min(failures, len(READ_RETRY_S) - 1)])
                 failures += 1
 
@@ -308,15 +320,17 @@ class Delivery:
         if self._heard_since_rewind:
             # An emptied Redis whose clock went back starts the stream with smaller ids. Hearing twice is harmless.
             self._cursor, self._heard_since_rewind = FIRST_ID, False
-        await self._read_shards()
-        await asyncio.gather(*(self._settle_or_send(waiting) for waiting in overdue))
+        shards = await self._read_shards()
+        await asyncio.gather(*(self._settle_or_send(waiting, shards=shards) for waiting in overdue))
 
-    async def _settle_or_send(self, waiting: Waiting) -> None:
+    async def _settle_or_send(self, waiting: Waiting, *, shards: int) -> None:
+        queued = waiting.entry if waiting.entry and waiting.entry[0] == shard_of(waiting.table, shards=shards) else None
         try:
             async with self._sends:
                 outcome = await self.outcome(waiting.intent_id)
+                stands = outcome is None and queued is not None and await self._streams.holds(*queued)
         except (FirnError, OSError) as error:
-            self._log.debug("outcome not read", intent_id=waiting.intent_id, reason=str(error))
+            _log.info("outcome of %s not read: %s", waiting.intent_id, error)
             waiting.failures += 1
             waiting.sent_at = time.monotonic()
             return
@@ -325,6 +339,12 @@ class Delivery:
             return
         if not waiting.failures:
             waiting.delay_s = min(2 * waiting.delay_s, RESUBMIT_AFTER_S_MAX)
+        now = time.monotonic()
+        if stands and now - waiting.entry_at < waiting.patience_s:
+            waiting.failures, waiting.sent_at = 0, now
+            return
+        if stands:
+            waiting.patience_s = min(2 * waiting.patience_s, STANDING_S_MAX)
         await self._send_or_log(waiting)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
@@ -332,7 +352,7 @@ class Delivery:
         if task.cancelled() or self._closed:
             return
         self._closed = True
-        self._log.error("client stopped", loop=task.get_name(), exc_info=task.exception())
+        _log.error("client stopped: %s ended", task.get_name(), exc_info=task.exception())
         for waiting in list(self._waiting.values()):
             self._resolve(waiting, waiting.unknown(f"the client stopped: {task.exception()!r}"))
 

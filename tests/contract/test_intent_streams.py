@@ -347,3 +347,18 @@ async def test_two_prefixes_share_a_server_and_see_nothing_of_each_other(redis_w
     assert len(await take(one)) == 1
     assert await one.epoch() != await two.epoch()
     assert INTENT_FIELD == "intent"
+
+
+async def test_an_entry_stands_until_it_is_trimmed_or_redis_is_emptied(redis_world):
+    streams = await opened(redis_world)
+    assert not await streams.holds(0, "1-1")
+    first, second = await streams.submit(0, b"x"), await streams.submit(0, b"y")
+    (entry, _) = await take(streams)
+    assert await streams.holds(0, first)
+    assert not await streams.holds(1, first)
+    await streams.settle([settled(entry)])
+    assert await streams.holds(0, first)
+    await streams.trim(0)
+    assert [await streams.holds(0, entry_id) for entry_id in (first, second)] == [False, True]
+    await redis_world.flush_all()
+    assert not await streams.holds(0, second)
