@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from firn.coordinator.replay.decision import Refusal, Refused
+from firn.coordinator.replay import rules
 from firn.coordinator.replay.window import remover_of
 from firn.coordinator.replay.working import Head, Working
 from firn.model.content_file import bind_content_file
@@ -27,19 +27,14 @@ def bind_added(working: Working, files: Sequence[ContentFile], *, where: str) ->
     for position, file in enumerate(files):
         here = f"{where}[{position}]"
         if file.content != "data" or file.file_format == "puffin":
-            raise Refusal(
-                Refused(
-                    rule="not-a-data-file",
-                    message=f"{here}: {file.content} in {file.file_format} is not a data file",
-                    hint="fix",
-                    files=(file.file_path,),
-                )
+            rules.NOT_A_DATA_FILE.refuse(
+                f"{here}: {file.content} in {file.file_format} is not a data file", files=(file.file_path,)
             )
         require_allowed(working, file.file_path, where=f"{here}.file-path")
         try:
             bound.append(bind_content_file(file, working.metadata, where=here))
         except InvalidIntent as error:
-            raise Refusal(Refused(rule=error.rule, message=str(error), hint="fix", files=(file.file_path,))) from error
+            rules.RULES[error.rule].refuse(str(error), files=(file.file_path,))
     return bound
 
 
@@ -56,28 +51,15 @@ def require_allowed(working: Working, location: str, *, where: str) -> None:
         reason = f"is outside the table's location {working.metadata.location}"
     except InvalidInput as error:
         reason = error.message
-    raise Refusal(
-        Refused(
-            rule="location-not-allowed",
-            message=f"{where}: {location[:300]!r} {reason}",
-            hint="fix",
-            files=(location,),
-        )
-    )
+    rules.LOCATION_NOT_ALLOWED.refuse(f"{where}: {location[:300]!r} {reason}", files=(location,))
 
 
 def require_not_live(head: Head, files: Sequence[DataFile]) -> None:
     """Refuse a file that is live already. Prevents: the same rows counted twice."""
     twice = [f.file_path for f in files if f.file_path in head.live]
     if twice:
-        raise Refusal(
-            Refused(
-                rule="duplicate-file",
-                message=f"{len(twice)} of {len(files)} files are live in the table already, first {twice[0]}",
-                hint="fix",
-                files=tuple(twice),
-                conflicting_snapshot_id=head.snapshot_id,
-            )
+        rules.DUPLICATE_FILE.refuse(
+            f"{len(twice)} of {len(files)} files are live in the table already, first {twice[0]}", files=twice
         )
 
 
@@ -92,18 +74,10 @@ def require_live(working: Working, branch: str, locations: Sequence[str], *, bas
     if not missing:
         return
     winner = remover_of(working, branch, set(missing), since=base_snapshot_id)
-    summary = (winner.summary or {}) if winner is not None else {}
     by = "" if winner is None else f"; snapshot {winner.snapshot_id} ({winner.operation}) removed it"
-    raise Refusal(
-        Refused(
-            rule="missing-file",
-            message=f"{len(missing)} of {len(locations)} files are not live on {branch!r} any more, "
-            f"first {missing[0]}{by}",
-            hint="replan",
-            files=tuple(missing),
-            conflicting_snapshot_id=None if winner is None else winner.snapshot_id,
-            conflicting_intent_id=summary.get("firn.intent-id"),
-            conflicting_writer=summary.get("firn.writer"),
-            base_snapshot_id=base_snapshot_id,
-        )
+    rules.MISSING_FILE.refuse(
+        f"{len(missing)} of {len(locations)} files are not live on {branch!r} any more, first {missing[0]}{by}",
+        files=missing,
+        winner=winner,
+        base=base_snapshot_id,
     )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from firn.coordinator.replay.decision import Applied, Refusal, Refused
+from firn.coordinator.replay import rules
+from firn.coordinator.replay.decision import Applied
 from firn.coordinator.replay.draft import DraftManifest
 from firn.coordinator.replay.files_rules import bind_added, require_live, require_not_live
 from firn.coordinator.replay.removal import remove_files
@@ -89,13 +90,9 @@ def require_no_more_rows(working: Working, intent: Replace, added: Sequence[Data
     )
     added_rows = sum(file.record_count for file in added)
     if added_rows > removed_rows:
-        raise Refusal(
-            Refused(
-                rule="more-rows",
-                message=f"a rewrite keeps rows, but {added_rows} are added where {removed_rows} are removed",
-                hint="fix",
-                base_snapshot_id=intent.base_snapshot_id,
-            )
+        rules.MORE_ROWS.refuse(
+            f"a rewrite keeps rows, but {added_rows} are added where {removed_rows} are removed",
+            base=intent.base_snapshot_id,
         )
 
 
@@ -129,17 +126,10 @@ def may_apply(delete: DataFile, data: DataFile) -> bool:
 
 
 def _refuse_new_deletes(intent: Replace, snapshot: Snapshot, hit: Sequence[str], *, by: str) -> None:
-    summary = snapshot.summary or {}
-    raise Refusal(
-        Refused(
-            rule="new-deletes",
-            message=f"snapshot {snapshot.snapshot_id} deleted rows of {len(hit)} of the rewritten files with {by} "
-            f"after snapshot {intent.base_snapshot_id}, first {hit[0]}: rewriting them would bring the rows back",
-            hint="replan",
-            files=tuple(hit),
-            conflicting_snapshot_id=snapshot.snapshot_id,
-            conflicting_intent_id=summary.get("firn.intent-id"),
-            conflicting_writer=summary.get("firn.writer"),
-            base_snapshot_id=intent.base_snapshot_id,
-        )
+    rules.NEW_DELETES.refuse(
+        f"snapshot {snapshot.snapshot_id} deleted rows of {len(hit)} of the rewritten files with {by} "
+        f"after snapshot {intent.base_snapshot_id}, first {hit[0]}: rewriting them would bring the rows back",
+        files=hit,
+        winner=snapshot,
+        base=intent.base_snapshot_id,
     )

@@ -6,7 +6,8 @@ import uuid
 from typing import Final
 from urllib.parse import quote
 
-from firn.coordinator.replay.decision import Applied, Refusal, Refused
+from firn.coordinator.replay import rules
+from firn.coordinator.replay.decision import Applied
 from firn.coordinator.replay.working import Catalog, Working
 from firn.model.errors import FirnError, InvalidInput, Unavailable
 from firn.model.intent import CreateTable, DropTable, RegisterTable
@@ -24,7 +25,7 @@ TABLE_UUIDS: Final = uuid.UUID("5b0f6a52-6e26-5c1e-8a2c-8d6a7f2f9b11")
 def create_table(working: Working, intent: CreateTable) -> Applied:
     """Make the table. Prevents: two tables in one place, where one's cleanup deletes the other's files."""
     if working.metadata is not None:
-        raise Refusal(Refused(rule="table-exists", message=f"{working.table!r} exists already", hint="fix"))
+        rules.TABLE_EXISTS.refuse(f"{working.table!r} exists already")
     location = _location(working, intent.location)
     table_uuid = intent.table_uuid or str(uuid.uuid5(TABLE_UUIDS, intent.intent_id))
     if _left_by_an_attempt(working, intent, location, table_uuid=table_uuid):
@@ -44,7 +45,7 @@ def create_table(working: Working, intent: CreateTable) -> Applied:
             now_ms=working.attempt.now_ms,
         )
     except FirnError as error:
-        raise Refusal(Refused(rule="invalid-table", message=str(error), hint="fix")) from error
+        rules.INVALID_TABLE.refuse(str(error))
     working.change = "created"
     working.catalog = intent.catalog
     return Applied()
@@ -57,16 +58,12 @@ def register_table(working: Working, intent: RegisterTable) -> Applied:
     places that tables may be in.
     """
     if working.metadata is not None:
-        raise Refusal(Refused(rule="table-exists", message=f"{working.table!r} exists already", hint="fix"))
+        rules.TABLE_EXISTS.refuse(f"{working.table!r} exists already")
     metadata_location = _registered_location(working, intent)
     metadata = _readable(working, metadata_location)
     if intent.table_uuid is not None and intent.table_uuid != metadata.table_uuid:
-        raise Refusal(
-            Refused(
-                rule="table-uuid-mismatch",
-                message=f"{metadata_location} is of table {metadata.table_uuid}, not {intent.table_uuid}",
-                hint="fix",
-            )
+        rules.TABLE_UUID_MISMATCH.refuse(
+            f"{metadata_location} is of table {metadata.table_uuid}, not {intent.table_uuid}"
         )
     _location(working, metadata.location)
     for snapshot in metadata.snapshots:
@@ -80,19 +77,15 @@ def _registered_location(working: Working, intent: RegisterTable) -> str:
     """The metadata file that a register intent means, inside the places that tables may be in."""
     if intent.catalog == "metastore":
         if intent.metadata_location is None or intent.location is not None:
-            raise Refusal(
-                Refused(rule="invalid-field", message="a metastore table is given by its metadata-location", hint="fix")
-            )
+            rules.INVALID_FIELD.refuse("a metastore table is given by its metadata-location")
         return _require_inside(working, intent.metadata_location, where="metadata-location")
     if intent.location is None or intent.metadata_location is not None:
-        raise Refusal(Refused(rule="invalid-field", message="a file-system table is given by its location", hint="fix"))
+        rules.INVALID_FIELD.refuse("a file-system table is given by its location")
     location = _require_inside(working, intent.location, where="location")
     assert working.placement.file_system is not None
     newest = working.placement.file_system.newest(location)
     if newest is None:
-        raise Refusal(
-            Refused(rule="invalid-table", message=f"location: {location!r} holds no v<N>.metadata.json", hint="fix")
-        )
+        rules.INVALID_TABLE.refuse(f"location: {location!r} holds no v<N>.metadata.json")
     return newest
 
 
@@ -109,13 +102,8 @@ def _left_by_an_attempt(working: Working, intent: CreateTable, location: str, *,
         return False
     metadata = _readable(working, newest)
     if metadata.table_uuid != table_uuid:
-        raise Refusal(
-            Refused(
-                rule="location-taken",
-                message=f"location: {location!r} holds a table already ({newest}): register it, or choose another",
-                hint="fix",
-                files=(newest,),
-            )
+        rules.LOCATION_TAKEN.refuse(
+            f"location: {location!r} holds a table already ({newest}): register it, or choose another", files=(newest,)
         )
     _adopt(working, metadata, at=newest, catalog=intent.catalog)
     return True
@@ -127,7 +115,7 @@ def _readable(working: Working, location: str) -> TableMetadata:
     except Unavailable:
         raise
     except FirnError as error:
-        raise Refusal(Refused(rule="invalid-table", message=str(error), hint="fix")) from error
+        rules.INVALID_TABLE.refuse(str(error))
 
 
 def _adopt(working: Working, metadata: TableMetadata, *, at: str, catalog: Catalog) -> None:
@@ -154,15 +142,9 @@ def _require_inside(working: Working, location: str, *, where: str) -> str:
         normal = normalize(location)
         inside = any(is_within(normal, root) for root in allowed)
     except InvalidInput as error:
-        raise Refusal(Refused(rule="location-not-allowed", message=f"{where}: {error}", hint="fix")) from error
+        rules.LOCATION_NOT_ALLOWED.refuse(f"{where}: {error}")
     if not inside:
-        raise Refusal(
-            Refused(
-                rule="location-not-allowed",
-                message=f"{where}: {location[:300]!r} is in none of {', '.join(allowed)}",
-                hint="fix",
-            )
-        )
+        rules.LOCATION_NOT_ALLOWED.refuse(f"{where}: {location[:300]!r} is in none of {', '.join(allowed)}")
     return normal
 
 
@@ -183,11 +165,5 @@ def _location(working: Working, wanted: str | None) -> str:
     location = _require_inside(working, location, where="location")
     for other, taken in placement.taken.items():
         if other != working.table and overlap(location, taken):
-            raise Refusal(
-                Refused(
-                    rule="location-taken",
-                    message=f"location: {location!r} overlaps with {taken!r} of table {other!r}",
-                    hint="fix",
-                )
-            )
+            rules.LOCATION_TAKEN.refuse(f"location: {location!r} overlaps with {taken!r} of table {other!r}")
     return location

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from firn.coordinator.replay.decision import Refusal, Refused
+from firn.coordinator.replay import rules
 from firn.coordinator.replay.draft import ManifestRef
 from firn.coordinator.replay.working import Working
 from firn.model.manifest import ManifestFile, Status
@@ -39,14 +39,10 @@ def window(working: Working, branch: str, *, base_snapshot_id: int) -> list[Snap
         if snapshot.snapshot_id == base_snapshot_id:
             return found
         found.append(snapshot)
-    raise Refusal(
-        Refused(
-            rule="unknown-base",
-            message=f"snapshot {base_snapshot_id}, which the intent was planned on, is not in the history of "
-            f"{branch!r} any more (it was expired, or is not an ancestor of the head)",
-            hint="replan",
-            base_snapshot_id=base_snapshot_id,
-        )
+    return rules.UNKNOWN_BASE.refuse(
+        f"snapshot {base_snapshot_id}, which the intent was planned on, is not in the history of "
+        f"{branch!r} any more (it was expired, or is not an ancestor of the head)",
+        base=base_snapshot_id,
     )
 
 

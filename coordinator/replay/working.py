@@ -12,7 +12,7 @@ from typing import Final, Literal, Protocol
 
 import msgspec
 
-from firn.coordinator.replay.decision import Refusal, Refused
+from firn.coordinator.replay import rules
 from firn.coordinator.replay.draft import DraftManifest, DraftSnapshot, ManifestRef, TableChange
 from firn.coordinator.replay.live_files import LiveFiles
 from firn.model.datafile import DataFile
@@ -121,15 +121,11 @@ class Working:
     def require(self, *, table_uuid: str | None) -> TableMetadata:
         """The table's metadata; refuses when there is no table, or another one than the writer means."""
         if self.metadata is None:
-            raise Refusal(Refused(rule="unknown-table", message=f"there is no table {self.table!r}", hint="fix"))
+            rules.UNKNOWN_TABLE.refuse(f"there is no table {self.table!r}")
         if table_uuid is not None and table_uuid != self.metadata.table_uuid:
-            raise Refusal(
-                Refused(
-                    rule="table-uuid-mismatch",
-                    message=f"{self.table!r} is table {self.metadata.table_uuid} now, not {table_uuid}: "
-                    "it was dropped and made anew",
-                    hint="replan",
-                )
+            rules.TABLE_UUID_MISMATCH.refuse(
+                f"{self.table!r} is table {self.metadata.table_uuid} now, not {table_uuid}: "
+                "it was dropped and made anew"
             )
         return self.metadata
 
@@ -140,9 +136,9 @@ class Working:
         assert self.metadata is not None
         ref = self.metadata.refs.get(branch)
         if ref is None and branch != MAIN_BRANCH:
-            raise Refusal(Refused(rule="unknown-branch", message=f"there is no branch {branch!r}", hint="fix"))
+            rules.UNKNOWN_BRANCH.refuse(f"there is no branch {branch!r}")
         if ref is not None and ref.type != "branch":
-            raise Refusal(Refused(rule="not-a-branch", message=f"{branch!r} is a tag: it does not move", hint="fix"))
+            rules.NOT_A_BRANCH.refuse(f"{branch!r} is a tag: it does not move")
         snapshot_id = None if ref is None else ref.snapshot_id
         base = self._base_heads.get(snapshot_id)
         if base is None:

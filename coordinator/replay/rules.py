@@ -1,0 +1,130 @@
+"""Every rule by which an intent can be refused: its name, what it prevents, and what its writer can do.
+
+A rule is declared once, here; `docs/replay.md` is checked against this list. Rules of the door (what is no intent at
+all) are raised in `firn.model.intent_codec` and declared here, too, so that the list is whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NoReturn
+
+import msgspec
+
+from firn.coordinator.replay.decision import Refusal, Refused
+from firn.model.outcome import Hint
+from firn.model.snapshot import Snapshot
+
+
+class Rule(msgspec.Struct, frozen=True, kw_only=True):
+    """One rule. `prevents` is a sentence on the harm it keeps away; `hint` what a writer can do, mostly."""
+
+    name: str
+    hint: Hint
+    prevents: str
+
+    def refused(
+        self,
+        message: str,
+        *,
+        files: Sequence[str] = (),
+        winner: Snapshot | None = None,
+        base: int | None = None,
+        hint: Hint | None = None,
+    ) -> Refused:
+        """The refusal as a value. `winner` is the snapshot that came first, `base` the one that was planned on."""
+        summary = {} if winner is None else winner.summary or {}
+        return Refused(
+            rule=self.name,
+            message=message,
+            hint=hint or self.hint,
+            files=tuple(files),
+            conflicting_snapshot_id=None if winner is None else winner.snapshot_id,
+            conflicting_intent_id=summary.get("firn.intent-id"),
+            conflicting_writer=summary.get("firn.writer"),
+            base_snapshot_id=base,
+        )
+
+    def refuse(
+        self,
+        message: str,
+        *,
+        files: Sequence[str] = (),
+        winner: Snapshot | None = None,
+        base: int | None = None,
+        hint: Hint | None = None,
+    ) -> NoReturn:
+        """End the replay of the intent with this refusal."""
+        raise Refusal(self.refused(message, files=files, winner=winner, base=base, hint=hint))
+
+
+RULES: Final[dict[str, Rule]] = {}
+"""All rules by name."""
+
+
+def _rule(name: str, hint: Hint, prevents: str) -> Rule:
+    assert name not in RULES
+    RULES[name] = Rule(name=name, hint=hint, prevents=prevents)
+    return RULES[name]
+
+
+# The door: what is no intent. Same payload, same refusal, whatever the table is.
+MALFORMED_ENTRY: Final = _rule("malformed-entry", "fix", "A stream entry without exactly one intent is guessed at.")
+MALFORMED_JSON: Final = _rule("malformed-json", "fix", "Two parsers read one text differently: duplicate keys, NaN.")
+INTENT_TOO_LARGE: Final = _rule("intent-too-large", "fix", "One intent takes the memory of all others.")
+UNKNOWN_OPERATION: Final = _rule("unknown-operation", "fix", "A misspelt operation does something else.")
+UNKNOWN_FIELD: Final = _rule("unknown-field", "fix", "A typo silently makes another commit than was meant.")
+MISSING_FIELD: Final = _rule("missing-field", "fix", "An assumption that a check needs is made up.")
+INVALID_FIELD: Final = _rule("invalid-field", "fix", "A value of the wrong type or range reaches metadata.")
+INVALID_INTENT_ID: Final = _rule("invalid-intent-id", "fix", "An intent cannot be told from its repetition.")
+INVALID_TABLE_NAME: Final = _rule("invalid-table-name", "fix", "A name becomes a path or a znode that it is not.")
+INVALID_REPLY_TO: Final = _rule("invalid-reply-to", "fix", "A writer makes the daemon write to a key of its choice.")
+SUMMARY_TOO_LARGE: Final = _rule("summary-too-large", "fix", "Metadata grows with every commit's remarks.")
+TOO_MANY_FILES: Final = _rule("too-many-files", "fix", "One intent holds up every other of its table.")
+DIGEST_MISMATCH: Final = _rule("digest-mismatch", "retry", "An entry that was damaged on its way is committed.")
+
+# Identity and time.
+INTENT_TOO_OLD: Final = _rule("intent-too-old", "fix", "A very late repetition is taken for a new intent.")
+CLOCK_SKEW: Final = _rule("clock-skew", "fix", "A writer's wrong clock hides its own repetitions.")
+INTENT_ID_REUSE: Final = _rule("intent-id-reuse", "fix", "Another content is answered with the first one's outcome.")
+WRITER_SEQUENCE_PASSED: Final = _rule(
+    "writer-sequence-passed", "replan", "An epoch that a streaming writer has left behind is written again."
+)
+DEADLINE_PASSED: Final = _rule("deadline-passed", "retry", "An intent lands after its writer has given it up.")
+POISON: Final = _rule("poison", "retry", "One intent takes daemon after daemon down.")
+INTERNAL_ERROR: Final = _rule("internal-error", "retry", "A mistake in firn stops a table.")
+
+# The table.
+UNKNOWN_TABLE: Final = _rule("unknown-table", "fix", "Files are committed to a table nobody made.")
+TABLE_UNREADABLE: Final = _rule(
+    "table-unreadable", "retry", "A commit is built on state that does not pass its checks."
+)
+TABLE_UUID_MISMATCH: Final = _rule(
+    "table-uuid-mismatch", "replan", "A commit planned on a dropped table lands in the one that took its name."
+)
+TABLE_EXISTS: Final = _rule("table-exists", "fix", "A table is made over another.")
+INVALID_TABLE: Final = _rule("invalid-table", "fix", "A table is made that no engine can read.")
+LOCATION_NOT_ALLOWED: Final = _rule(
+    "location-not-allowed", "fix", "A table names files that are not its own, which another's cleanup deletes."
+)
+LOCATION_TAKEN: Final = _rule(
+    "location-taken", "fix", "Two tables share a folder, and one's cleanup deletes the other."
+)
+UNKNOWN_BRANCH: Final = _rule("unknown-branch", "fix", "A misspelt branch comes into being.")
+NOT_A_BRANCH: Final = _rule("not-a-branch", "fix", "A tag moves.")
+
+# Files.
+NOT_A_DATA_FILE: Final = _rule("not-a-data-file", "fix", "A delete file is read as rows.")
+UNKNOWN_SPEC: Final = _rule("unknown-spec", "replan", "A partition tuple is read by another spec than it was made by.")
+INVALID_PARTITION: Final = _rule("invalid-partition", "fix", "A file is pruned from the very scans it belongs to.")
+DUPLICATE_FILE: Final = _rule("duplicate-file", "fix", "The same rows are counted twice.")
+MISSING_FILE: Final = _rule(
+    "missing-file",
+    "replan",
+    "A rewrite brings back rows that were deleted meanwhile, or a delete reports success and does nothing.",
+)
+UNKNOWN_BASE: Final = _rule(
+    "unknown-base", "replan", "What happened since the intent was planned cannot be validated, and is ignored."
+)
+MORE_ROWS: Final = _rule("more-rows", "fix", "A compaction doubles rows.")
+NEW_DELETES: Final = _rule("new-deletes", "replan", "Rows come back that were deleted after a rewrite read them.")
