@@ -56,7 +56,7 @@ class TableState:
                     f"{self.table!r} says {pointer.uuid}"
                 )
             self._forget_old_heads()
-        self.decisions.catch_up(_journal_head(pointer, self.metadata))
+        self.decisions.catch_up(journal_head_of(pointer, self.metadata))
         self.version, self.pointer = versioned.version, pointer
 
     def advance(self, pointer: Pointer, version: int | None, working: Working) -> None:
@@ -89,7 +89,7 @@ class TableState:
         self.heads = {snapshot_id: head for snapshot_id, head in self.heads.items() if snapshot_id in current}
 
 
-def _journal_head(pointer: Pointer, metadata: TableMetadata | None) -> str | None:
+def journal_head_of(pointer: Pointer, metadata: TableMetadata | None) -> str | None:
     """The newest journal segment: of a file-system table the one that its metadata names, unless the znode is ahead.
 
     It is ahead after a drop, and where a foreign writer went back to an older version of the properties.

@@ -22,9 +22,12 @@ from firn.coordinator.config import CONFIG_FILE, LogSettings, Settings, load_set
 from firn.coordinator.connections import connect_files, connect_session, connect_streams
 from firn.coordinator.endpoints import read_endpoints
 from firn.coordinator.logs import configure_logs
+from firn.coordinator.table_catalogs import TableCatalogs
 from firn.coordinator.table_reader import TableReader
-from firn.model.errors import NotFound, Unavailable
+from firn.coordinator.table_state import journal_head_of
+from firn.model.errors import CorruptFile, InvalidInput, NotFound, Unavailable
 from firn.model.identifiers import check_table_name
+from firn.storage.file_system_tables import FileSystemTables
 from firn.storage.files import FileStore
 from firn.storage.intent_streams import SHARDS_DEFAULT, IntentStreams, SharedSettings
 from firn.storage.journal import JournalFiles
@@ -120,31 +123,38 @@ class Reach:
 
     async def _pointer(self, table: str) -> Pointer:
         async with self.session() as session:
-            try:
-                return (await Pointers(session).read(table)).pointer
-            except NotFound:
-                raise NotFound(f"there is no table {table!r} (firn table list shows those there are)") from None
+            pointer = await self._followed(session, table)
+        if pointer is None:
+            raise NotFound(f"there is no table {table!r} (firn table list shows those there are)")
+        return pointer
 
     async def _pointers(self) -> list[Pointer]:
         found: list[Pointer] = []
         async with self.session() as session:
-            pointers = Pointers(session)
-            names = await pointers.list()
+            names = await Pointers(session).list()
             for start in range(0, len(names), POINTERS_AT_ONCE):
-                reads = (_pointer_or_none(pointers, name) for name in names[start : start + POINTERS_AT_ONCE])
+                reads = (self._followed(session, name) for name in names[start : start + POINTERS_AT_ONCE])
                 found += [pointer for pointer in await asyncio.gather(*reads) if pointer is not None]
         return found
+
+    async def _followed(self, session: Session, table: str) -> Pointer | None:
+        """A table's pointer; that of a file-system table, which is its newest file, as that file would have it."""
+        catalogs = TableCatalogs(Pointers(session), FileSystemTables(self.files))
+        try:
+            pointer = (await catalogs.read(table)).pointer
+        except NotFound:
+            return None
+        if pointer.catalog == "metastore" or pointer.dropped:
+            return pointer
+        try:
+            metadata = await asyncio.to_thread(self.reader.metadata, pointer.metadata_location)
+        except (NotFound, CorruptFile, InvalidInput):
+            return pointer  # whoever reads the table finds out
+        return msgspec.structs.replace(pointer, journal_head=journal_head_of(pointer, metadata))
 
     def _with_hint(self, error: Unavailable) -> Unavailable:
         hint, self._hint = self._hint, ""  # said once, however many connections it goes through
         return type(error)(f"{error} ({hint})") if hint else error
-
-
-async def _pointer_or_none(pointers: Pointers, name: str) -> Pointer | None:
-    try:
-        return (await pointers.read(name)).pointer
-    except NotFound:
-        return None
 
 
 async def shards_of(streams: IntentStreams) -> int:

@@ -175,19 +175,25 @@ def order_of_keys(keys: Sequence[str], schema: Schema) -> dict[str, Any]:
 def _key(text: str, schema: Schema, *, where: str) -> tuple[str, int, str]:
     """Transform, source id and column name of ``bucket(16, id)`` or ``id``."""
     text = text.strip()
-    plain = schema.find_field(text)
+    plain = schema.find_field(_unquoted(text))
     if plain is not None:
-        return "identity", plain.field_id, text
+        return "identity", plain.field_id, _unquoted(text)
     call = _CALL.fullmatch(text)
     if call is None:
         raise InvalidInput(f"there is no column {text!r}", where=where)
     name = _PLURALS.get(call[1].lower(), call[1].lower())
-    column = schema.find_field(call[3])
+    column_name = _unquoted(call[3])
+    column = schema.find_field(column_name)
     if column is None:
-        raise InvalidInput(f"there is no column {call[3]!r}", where=where)
+        raise InvalidInput(f"there is no column {column_name!r}", where=where)
     if (name in {"bucket", "truncate"}) != (call[2] is not None):
         raise InvalidInput(
             f"{name} {'needs a width' if call[2] is None else 'takes the column only'}", where=where,
             hint="bucket(16, id), truncate(4, name), day(ts)",
         )  # fmt: skip
-    return (name if call[2] is None else f"{name}[{call[2]}]"), column.field_id, call[3]
+    return (name if call[2] is None else f"{name}[{call[2]}]"), column.field_id, column_name
+
+
+def _unquoted(name: str) -> str:
+    """A name as `schema_of_columns` takes it: in quotes or backticks when it has blanks or commas."""
+    return name[1:-1] if len(name) > 2 and name[0] == name[-1] and name[0] in '"`' else name

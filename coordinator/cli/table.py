@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import click
 
@@ -19,14 +19,21 @@ from firn.coordinator.client import Answer, Unknown
 from firn.coordinator.client.intents import new_intent_id
 from firn.model import strict_json
 from firn.model.errors import InvalidInput, NotFound
-from firn.model.intent import CreateTable, DropTable, Intent
+from firn.model.intent import CreateTable, DropTable, Intent, RegisterTable
 from firn.model.metadata import TableMetadata
 from firn.model.outcome import Committed, Rejected
 from firn.model.schema import schema_from_json
+from firn.storage.metadata_files import version_of
 
 SCHEMA_BYTES_MAX: Final = 16 * 1024 * 1024
 
-LIST_COLUMNS: Final = (Column("TABLE"), Column("KIND"), Column("VERSION", right=True), Column("LOCATION", long=True))
+LIST_COLUMNS: Final = (
+    Column("TABLE"),
+    Column("KIND"),
+    Column("CATALOG"),
+    Column("VERSION", right=True),
+    Column("LOCATION", long=True),
+)
 
 
 @click.group()
@@ -48,6 +55,13 @@ def table() -> None:
 @click.option("--property", "properties", multiple=True, metavar="KEY=VALUE", help="A table property.")
 @click.option("--format-version", type=click.IntRange(1, 3), default=2, show_default=True)
 @click.option("--location", help="Where it is to be [default: below the daemon's warehouse].")
+@click.option(
+    "--catalog",
+    type=click.Choice(["metastore", "file-system"]),
+    default="metastore",
+    show_default=True,
+    help="A file-system table is opened by its path: v<N>.metadata.json.",
+)
 @click.option("--timeout", type=click.FloatRange(min=0), default=30.0, show_default=True, help="Seconds to wait.")
 @reaching
 def create(  # noqa: PLR0913 - one for each option
@@ -61,6 +75,7 @@ def create(  # noqa: PLR0913 - one for each option
     properties: tuple[str, ...],
     format_version: int,
     location: str | None,
+    catalog: Literal["metastore", "file-system"],
     timeout: float,
 ) -> int:
     """Create a table from a schema in JSON or from columns in short text."""
@@ -77,8 +92,29 @@ def create(  # noqa: PLR0913 - one for each option
         location=location,
         properties=dict(_property(text) for text in properties),
         format_version=format_version,
+        catalog=catalog,
     )
     return _change(reach, intent, done="created", timeout_s=timeout)
+
+
+@table.command()
+@click.argument("name")
+@click.option("--metadata-location", help="The metadata file of a table that is to be a metastore table here.")
+@click.option("--location", help="The folder of a file-system table, which goes on to be one.")
+@click.option("--timeout", type=click.FloatRange(min=0), default=30.0, show_default=True, help="Seconds to wait.")
+@reaching
+def register(reach: Reach, *, name: str, metadata_location: str | None, location: str | None, timeout: float) -> int:
+    """Take over a table that exists in storage, as it is."""
+    if (metadata_location is None) == (location is None):
+        raise click.UsageError("give --metadata-location or --location")
+    intent = RegisterTable(
+        intent_id=new_intent_id(),
+        table=name,
+        metadata_location=metadata_location,
+        location=location,
+        catalog="metastore" if location is None else "file-system",
+    )
+    return _change(reach, intent, done="registered", timeout_s=timeout)
 
 
 @table.command()
@@ -112,7 +148,8 @@ def list_tables(reach: Reach, *, dropped: bool) -> None:
             (
                 pointer.table,
                 "dropped" if pointer.dropped else pointer.kind,
-                pointer.metadata_location.rpartition("/")[2].partition("-")[0].lstrip("0") or "0",
+                pointer.catalog,
+                version_of(pointer.metadata_location),
                 pointer.location,
             )
             for pointer in pointers

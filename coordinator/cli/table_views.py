@@ -12,7 +12,6 @@ from firn.coordinator.cli.text import size_of, time_of
 from firn.coordinator.table_reader import TableReader
 from firn.model.errors import CorruptFile
 from firn.model.metadata import TableMetadata
-from firn.model.metadata_json import metadata_to_json
 from firn.model.partition_path import partition_path
 from firn.model.partitioning import PartitionSpec, spec_to_json
 from firn.model.schema import Schema, schema_to_json
@@ -72,6 +71,7 @@ def summary_json(pointer: Pointer, metadata: TableMetadata) -> dict[str, Any]:
     current = metadata.current_snapshot
     return {
         "table": pointer.table,
+        "catalog": pointer.catalog,
         "uuid": metadata.table_uuid,
         "format-version": metadata.format_version,
         "location": metadata.location,
@@ -87,7 +87,6 @@ def summary_json(pointer: Pointer, metadata: TableMetadata) -> dict[str, Any]:
         "current-snapshot": None if current is None else snapshot_to_json(current),
         "refs": {name: ref_to_json(ref) for name, ref in metadata.refs.items()},
         "snapshots": len(metadata.snapshots),
-        "metadata": None if metadata.extra == {} else metadata_to_json(metadata),
     }
 
 
@@ -98,7 +97,7 @@ def summary_sections(pointer: Pointer, metadata: TableMetadata) -> list[Section]
     head: list[tuple[str, object]] = [
         ("table", pointer.table),
         ("uuid", metadata.table_uuid),
-        ("format", f"v{metadata.format_version}"),
+        ("format", f"v{metadata.format_version}, {pointer.catalog} table"),
         ("location", metadata.location),
         ("metadata", pointer.metadata_location),
         ("updated", time_of(metadata.last_updated_ms)),

@@ -52,9 +52,9 @@ def size_of(count_bytes: int) -> str:
     return f"{size:.1f} TiB"
 
 
-def plural(count: int, noun: str) -> str:
-    """``1 file``, ``2 files``."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+def plural(count: int, noun: str, many: str | None = None) -> str:
+    """``1 file``, ``2 files``; `many` for nouns that want more than an s."""
+    return f"{count:,} {noun if count == 1 else many or noun + 's'}"
 
 
 def _is_unsafe(character: str) -> bool:
