@@ -28,7 +28,14 @@ from firn.model.outcome import Committed, Outcome, Rejected
 from firn.storage.journal import pack_segment, segment_location
 from firn.storage.manifest_lists import assign_first_row_ids, assign_sequence_numbers, encode_manifest_list
 from firn.storage.manifests import encode_manifest, manifest_file
-from firn.storage.metadata_files import codec_for, encode_metadata, metastore_name, numbered_name, version_of
+from firn.storage.metadata_files import (
+    codec_for,
+    digest_of_bytes,
+    encode_metadata,
+    metastore_name,
+    numbered_name,
+    version_of,
+)
 from firn.storage.pointers import Pointer, PointerChange
 
 
@@ -112,6 +119,7 @@ def prepare(
     files, manifests = _write_snapshots(working, plan.written)
     files.append((segment.location, pack_segment(segment)))
     put = _metadata_file(state, working, moved=moved, segment=segment)
+    digest = None if put is None else digest_of_bytes(put[1])
     if put is not None and working.catalog == "metastore":
         files.append(put)
         put = None
@@ -123,7 +131,7 @@ def prepare(
         segment=segment,
         change=PointerChange(
             table=state.table,
-            pointer=_pointer(state, working, plan.pendings, segment=segment, new_location=moved.new),
+            pointer=_pointer(state, working, plan.pendings, segment=segment, new_location=moved.new, digest=digest),
             expected=state.version,
         ),
         manifests=manifests,
@@ -348,7 +356,13 @@ def _segment(
 
 
 def _pointer(
-    state: TableState, working: Working, pendings: Sequence[Pending], *, segment: Segment, new_location: str | None
+    state: TableState,
+    working: Working,
+    pendings: Sequence[Pending],
+    *,
+    segment: Segment,
+    new_location: str | None,
+    digest: str | None,
 ) -> Pointer:
     watermarks = dict(state.pointer.watermarks) if state.pointer is not None else {}
     for pending in pendings:
@@ -374,12 +388,14 @@ def _pointer(
             uuid=metadata.table_uuid,
             location=metadata.location,
             metadata_location=new_location,
+            metadata_digest=digest,
             journal_head=segment.location,
             watermarks=watermarks,
         )
     return msgspec.structs.replace(
         state.pointer,
         metadata_location=new_location,
+        metadata_digest=digest if new_location != state.pointer.metadata_location else state.pointer.metadata_digest,
         location=metadata.location,
         journal_head=segment.location,
         watermarks=watermarks,

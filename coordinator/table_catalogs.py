@@ -42,7 +42,9 @@ class TableCatalogs:
         )
         if newest is None or newest == pointer.metadata_location:
             return versioned  # a table whose files are gone is reported by whoever reads them
-        return Versioned(msgspec.structs.replace(pointer, metadata_location=newest), versioned.version)
+        return Versioned(
+            msgspec.structs.replace(pointer, metadata_location=newest, metadata_digest=None), versioned.version
+        )
 
     async def swap(
         self, change: PointerChange, put: tuple[str, bytes] | None, *, leases: Sequence[Lease]

@@ -8,22 +8,27 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
 from firn.coordinator.replay.draft import ManifestRef
 from firn.coordinator.replay.live_files import LiveFiles
-from firn.coordinator.replay.working import Head
-from firn.model.errors import CorruptFile
+from firn.coordinator.replay.working import SUMMARY_BATCH, Head
+from firn.model.errors import CorruptFile, Unsupported
 from firn.model.limits import Limits
 from firn.model.manifest import ManifestEntry, ManifestFile
 from firn.model.manifest_inheritance import inherit
+from firn.model.manifest_summary import count_entries
 from firn.model.metadata import TableMetadata
 from firn.model.snapshot import Snapshot
 from firn.storage.files import FileStore
-from firn.storage.manifest_lists import decode_manifest_list
-from firn.storage.manifests import decode_manifest
-from firn.storage.metadata_files import decode_metadata
+from firn.storage.manifest_lists import check_totals
+from firn.storage.manifest_reader import StoredManifests
+from firn.storage.metadata_files import decode_metadata, digest_of_bytes
+
+ENCRYPTION_KEY: Final = "encryption.key-id"
+"""Table property of an encrypted table."""
 
 
 class _Cached(msgspec.Struct, frozen=True):
@@ -39,6 +44,7 @@ class TableReader:
 
     def __init__(self, files: FileStore, *, limits: Limits) -> None:
         self._files = files
+        self._stored = StoredManifests(files, limits=limits)
         self._limits = limits
         self._cache: OrderedDict[str, _Cached] = OrderedDict()
         self._cached_bytes = 0
@@ -46,19 +52,46 @@ class TableReader:
         self.cache_hits = 0
         self.cache_misses = 0
 
-    def metadata(self, location: str) -> TableMetadata:
-        """One metadata file. Raises NotFound, CorruptFile, InvalidMetadata, Unsupported, Unavailable."""
+    def metadata(self, location: str, *, digest: str | None = None) -> TableMetadata:
+        """One metadata file, compared with the digest that the pointer has of it.
+
+        Raises NotFound, CorruptFile, InvalidMetadata, Unsupported, Unavailable.
+        """
         data = self._files.read(location, bytes_max=self._limits.metadata_bytes_max)
-        return decode_metadata(data, location=location)
+        if digest is not None and digest_of_bytes(data) != digest:
+            raise CorruptFile(
+                location, f"its content has the digest {digest_of_bytes(data)}, the pointer says {digest}"
+            )
+        metadata = decode_metadata(data, location=location)
+        if ENCRYPTION_KEY in metadata.properties:
+            raise Unsupported("the table is encrypted, which firn cannot read", where=location)
+        return metadata
 
     def manifests(self, metadata: TableMetadata, snapshot: Snapshot) -> tuple[ManifestFile, ...]:
-        """The manifest list of a snapshot of the table."""
-        if snapshot.manifest_list is None:
-            raise CorruptFile(
-                metadata.location, f"snapshot {snapshot.snapshot_id} has no manifest list (embedded manifests)"
-            )
-        data = self._files.read(snapshot.manifest_list, bytes_max=self._limits.manifest_list_bytes_max)
-        return tuple(decode_manifest_list(data, location=snapshot.manifest_list, snapshot_id=snapshot.snapshot_id))
+        """The manifests of a snapshot, checked against its summary, with counts where an old list has none.
+
+        A list that was cut between two blocks reads as a shorter valid one: only the totals show it. Those that firn
+        wrote are exact, so a difference is damage; other writers' drift, and are not held against them.
+        """
+        manifests = self._stored.manifests(metadata, snapshot)
+        if snapshot.summary is not None and SUMMARY_BATCH in snapshot.summary:
+            check_totals(snapshot, manifests)
+        return tuple(self._counted(metadata, manifest) for manifest in manifests)
+
+    def _counted(self, metadata: TableMetadata, manifest: ManifestFile) -> ManifestFile:
+        """A manifest of a v1 list may come without counts; lists of later versions need them."""
+        if manifest.live_files_count is not None and manifest.live_rows_count is not None:
+            return manifest
+        counts = count_entries(self.entries(metadata, manifest))
+        return msgspec.structs.replace(
+            manifest,
+            added_files_count=counts.added_files,
+            existing_files_count=counts.existing_files,
+            deleted_files_count=counts.deleted_files,
+            added_rows_count=counts.added_rows,
+            existing_rows_count=counts.existing_rows,
+            deleted_rows_count=counts.deleted_rows,
+        )
 
     def entries(self, metadata: TableMetadata, manifest: ManifestFile) -> Sequence[ManifestEntry]:
         """Entries of one manifest with what they inherit; checked against what the manifest list says of it."""
@@ -69,14 +102,8 @@ class TableReader:
                 self.cache_hits += 1
                 return self._resolved(manifest, cached)
             self.cache_misses += 1
-        data = self._files.read(manifest.manifest_path, bytes_max=self._limits.manifest_bytes_max)
-        entries = decode_manifest(
-            data,
-            manifest=manifest,
-            specs={spec.spec_id: spec for spec in metadata.partition_specs},
-            schemas=metadata.schemas,
-        )
-        self._keep(manifest.manifest_path, _Cached(_memory_of(len(data)), entries, inherited=True))
+        entries = self._stored.entries(metadata, manifest)
+        self._keep(manifest.manifest_path, _Cached(_memory_of(manifest.manifest_length), entries, inherited=True))
         return entries
 
     def remember(self, manifest: ManifestFile, entries: Sequence[ManifestEntry]) -> None:

@@ -49,7 +49,7 @@ class TableState:
         elif (
             self.metadata is None or self.pointer is None or self.pointer.metadata_location != pointer.metadata_location
         ):
-            self.metadata = self._reader.metadata(pointer.metadata_location)
+            self.metadata = self._reader.metadata(pointer.metadata_location, digest=pointer.metadata_digest)
             if self.metadata.table_uuid != pointer.uuid:
                 raise NotFound(
                     f"{pointer.metadata_location} is of table {self.metadata.table_uuid}, the pointer of "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import re
 import zlib
 from typing import Final, Literal
@@ -66,13 +67,21 @@ def decode_metadata(data: bytes, *, location: str, bytes_max: int = METADATA_BYT
     Raises CorruptFile when the bytes cannot be what was written (cut, damaged, not JSON), InvalidMetadata or
     Unsupported naming file and member when they can be read but not used. `bytes_max` bounds the decompressed size.
     """
+    return metadata_from_json(decompressed(data, location=location, bytes_max=bytes_max), where=location)
+
+
+def decompressed(data: bytes, *, location: str, bytes_max: int) -> bytes:
+    """A metadata file's text, decompressed when it is gzip, whatever the name says.
+
+    Raises CorruptFile for a damaged stream and for a plain text under a gzip name, InvalidInput past `bytes_max`.
+    """
     if data[:2] == _GZIP_MAGIC:
         data = _gunzip(data, location=location, bytes_max=bytes_max)
     elif codec_of(location) == "gzip":
         raise CorruptFile(location, "its name says gzip, its content is not")
     if len(data) > bytes_max:
         raise InvalidInput(f"{len(data)} bytes of metadata, the limit is {bytes_max} bytes", where=location)
-    return metadata_from_json(data, where=location)
+    return data
 
 
 def _gunzip(data: bytes, *, location: str, bytes_max: int) -> bytes:
@@ -98,9 +107,17 @@ def _gunzip(data: bytes, *, location: str, bytes_max: int) -> bytes:
     return b"".join(parts)
 
 
+def digest_of_bytes(data: bytes) -> str:
+    """64 bits in hexadecimal: enough to notice damage, not to keep off an attacker."""
+    return hashlib.blake2b(data, digest_size=8).hexdigest()
+
+
 def encode_metadata(metadata: TableMetadata, *, codec: Codec = "none") -> bytes:
     """The bytes of a metadata file. The codec must be the one that the file's name says."""
     members = metadata_members(metadata, snapshots=[snapshot.encoded for snapshot in metadata.snapshots])
-    data = msgspec.json.encode(members)
-    # No time in the header: the same metadata is the same bytes.
+    return compressed(msgspec.json.encode(members), codec=codec)
+
+
+def compressed(data: bytes, *, codec: Codec) -> bytes:
+    """A metadata file's bytes. Without a time in the header, so that the same metadata is the same bytes."""
     return gzip.compress(data, compresslevel=GZIP_LEVEL, mtime=0) if codec == "gzip" else data

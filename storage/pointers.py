@@ -41,10 +41,10 @@ class Pointer(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     """Where a table or view is now.
 
     `catalog` says who owns the truth: ``metastore`` is this pointer itself, ``file-system`` the newest
-    ``v<N>.metadata.json`` (then the pointer follows it). `journal_head` is the newest journal segment. `watermarks`
-    maps ``<stream epoch>/<shard>`` to the last stream entry that is decided. A `dropped` table's pointer stays, so that
-    its journal does: what was committed to it is still answered. Members that this version does not know
-    are kept in `extra`.
+    ``v<N>.metadata.json`` (then the pointer follows it). `metadata_digest` is of the metadata file's bytes.
+    `journal_head` is the newest journal segment. `watermarks` maps ``<stream epoch>/<shard>`` to the last stream entry
+    that is decided. A `dropped` table's pointer stays, so that its journal does: what was committed to it is still
+    answered. Members that this version does not know are kept in `extra`.
     """
 
     table: str
@@ -53,6 +53,7 @@ class Pointer(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     uuid: str
     location: str
     metadata_location: str
+    metadata_digest: str | None = None
     journal_head: str | None = None
     watermarks: dict[str, str] = {}
     dropped: bool = False

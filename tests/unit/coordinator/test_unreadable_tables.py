@@ -1,0 +1,93 @@
+"""A table whose files do not pass their checks is refused by name and by check; all others go on, and so it may."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from firn.coordinator.table_reader import TableReader
+from firn.model.metadata import TableMetadata
+from firn.storage.pointers import Pointers
+from tests.unit.coordinator.workbench import TABLE, Workbench, append, create
+
+
+def manifest_list(bench: Workbench, metadata: TableMetadata) -> str:
+    assert metadata.current_snapshot is not None
+    assert metadata.current_snapshot.manifest_list is not None
+    return metadata.current_snapshot.manifest_list
+
+
+def manifest(bench: Workbench, metadata: TableMetadata) -> str:
+    assert metadata.current_snapshot is not None
+    return TableReader(bench.files, limits=bench.limits).manifests(metadata, metadata.current_snapshot)[0].manifest_path
+
+
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "cut": lambda data: data[: len(data) // 2],
+    "flipped": lambda data: data[:-40] + bytes([data[-40] ^ 1]) + data[-39:],
+    "empty": lambda data: b"",
+    "another's": lambda data: b"not avro, and not JSON either",
+}
+
+
+# Avro has no checksum: what a single bit does to a manifest or a list is seen only where lengths, counts, totals or ids
+# stop agreeing, and which of the two files is named then depends on the bit.
+CASES = [
+    (which, damage)
+    for which in ("metadata", "manifest-list", "manifest")
+    for damage in DAMAGES
+    if which == "metadata" or damage != "flipped"
+]
+
+
+@pytest.mark.parametrize(("which", "damage"), CASES)
+async def test_damage_is_refused_by_name_and_stops_nothing_else(which: str, damage: str) -> None:
+    bench = Workbench()
+    async with bench.daemon("a"):
+        await bench.commit(create())
+        await bench.commit(create("db.other"))
+        await bench.commit(append("a"))
+        metadata = await bench.metadata()
+        pointer = (await Pointers(bench.zookeeper.connect()).read(TABLE)).pointer
+    location = {
+        "metadata": pointer.metadata_location,
+        "manifest-list": manifest_list(bench, metadata),
+        "manifest": manifest(bench, metadata),
+    }[which]
+    whole = bench.files.read(location, bytes_max=1_000_000)
+    bench.files.replace(location, DAMAGES[damage](whole))
+    async with bench.daemon("b") as daemon:
+        refused = await bench.refuse(append("b"))
+        assert refused.rule == "table-unreadable"
+        assert location in refused.message
+        assert TABLE in daemon.lanes.unreadable
+        await bench.commit(append("x", table="db.other"))
+        bench.files.replace(location, whole)
+        await bench.commit(append("c"))
+        assert not daemon.lanes.unreadable
+    assert await bench.live() == ["a", "c"]
+
+
+async def test_a_manifest_list_cut_between_two_blocks_is_noticed_by_its_totals() -> None:
+    bench = Workbench()
+    async with bench.daemon("a"):
+        await bench.commit(create())
+        await bench.commit(append("a"))
+        old = manifest_list(bench, await bench.metadata())
+        await bench.commit(append("b"))
+        new = manifest_list(bench, await bench.metadata())
+    # What a list with one manifest less looks like: a valid file, only shorter.
+    reader = TableReader(bench.files, limits=bench.limits)
+    metadata = await bench.metadata()
+    first = metadata.snapshots[0]
+    assert len(reader.manifests(metadata, first)) == 1
+    bench.files.replace(new, bench.files.read(old, bytes_max=1_000_000))
+    async with bench.daemon("b"):
+        assert (await bench.refuse(append("c"))).rule == "table-unreadable"
+
+
+async def test_an_encrypted_table_is_refused_not_misread() -> None:
+    bench = Workbench()
+    async with bench.daemon("a"):
+        assert (await bench.refuse(create(properties={"encryption.key-id": "k1"}))).rule == "invalid-table"
