@@ -75,7 +75,8 @@ class TableState:
         unmoved = self._current() - {head.snapshot_id for head in heads}
         for head in heads:
             if head.snapshot_id == head.base_snapshot_id:
-                continue  # looked at, not changed: the known head stays
+                self.heads.setdefault(head.snapshot_id, head)  # looked at, not changed
+                continue
             head.live.adopt(shared=head.base_snapshot_id in unmoved or bases.count(head.base_snapshot_id) > 1)
             head.base_snapshot_id = head.snapshot_id
             self.heads[head.snapshot_id] = head

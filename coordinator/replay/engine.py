@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 from firn.coordinator.replay.append import AppendGroup, bind_append
 from firn.coordinator.replay.decision import Decision, Refusal
@@ -45,16 +46,14 @@ def _close(group: AppendGroup | None) -> None:
 
 
 def _apply(working: Working, intent: Intent) -> Decision:
-    match intent:
-        case DeleteFiles():
-            return delete_files(working, intent)
-        case Replace():
-            return replace(working, intent)
-        case CreateTable():
-            return create_table(working, intent)
-        case RegisterTable():
-            return register_table(working, intent)
-        case DropTable():
-            return drop_table(working, intent)
-        case Append():
-            raise AssertionError("appends are grouped, not applied one by one")
+    return OPERATIONS[type(intent)](working, intent)
+
+
+OPERATIONS: Final[dict[type, Callable[[Working, Any], Decision]]] = {
+    DeleteFiles: delete_files,
+    Replace: replace,
+    CreateTable: create_table,
+    RegisterTable: register_table,
+    DropTable: drop_table,
+}
+"""How each operation is replayed; appends are grouped instead (`firn.coordinator.replay.append`)."""

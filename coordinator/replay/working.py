@@ -13,7 +13,7 @@ from typing import Final, Literal, Protocol
 import msgspec
 
 from firn.coordinator.replay import rules
-from firn.coordinator.replay.draft import DraftManifest, DraftSnapshot, ManifestRef, TableChange
+from firn.coordinator.replay.draft import DraftManifest, DraftSnapshot, ManifestRef, TableChange, location_of
 from firn.coordinator.replay.live_files import LiveFiles
 from firn.model.datafile import DataFile
 from firn.model.limits import Limits
@@ -140,6 +140,10 @@ class Working:
         if ref is not None and ref.type != "branch":
             rules.NOT_A_BRANCH.refuse(f"{branch!r} is a tag: it does not move")
         snapshot_id = None if ref is None else ref.snapshot_id
+        drafted = self._drafted_head(snapshot_id)
+        if drafted is not None:
+            self.heads[branch] = drafted
+            return drafted
         base = self._base_heads.get(snapshot_id)
         if base is None:
             base = self.reader.head(self.metadata, snapshot_id)
@@ -147,6 +151,32 @@ class Working:
         head = Head(snapshot_id=snapshot_id, manifests=base.manifests, live=base.live.branch_off())
         self.heads[branch] = head
         return head
+
+    def _drafted_head(self, snapshot_id: int | None) -> Head | None:
+        """The head that a snapshot of this very attempt is, for a branch that was moved to it."""
+        for draft in self.snapshots:
+            if draft.snapshot.snapshot_id == snapshot_id:
+                live = LiveFiles()
+                for manifest in draft.manifests:
+                    if manifest.content == "data":
+                        live_here = (e.data_file.file_path for e in self.entries(manifest) if e.is_live)
+                        live.put_all(live_here, manifest=location_of(manifest))
+                head = Head(snapshot_id=snapshot_id, manifests=draft.manifests, live=live)
+                head.base_snapshot_id = None  # it stands on nothing that is stored
+                return head
+        return None
+
+    def change_metadata(self, metadata: TableMetadata) -> None:
+        """Take over metadata that an operation made from `self.metadata` without a new snapshot.
+
+        Heads of branches that it moved are looked up again.
+        """
+        self.metadata = metadata
+        self.change = "updated" if self.change == "none" else self.change
+        for branch, head in list(self.heads.items()):
+            ref = metadata.refs.get(branch)
+            if (None if ref is None else ref.snapshot_id) != head.snapshot_id:
+                del self.heads[branch]
 
     def entries(self, manifest: ManifestRef) -> Sequence[ManifestEntry]:
         """Entries of a stored or drafted manifest, with what they inherit filled in."""
