@@ -22,7 +22,9 @@ JSON_BYTES_MAX: Final = 64 * 1024 * 1024
 _INTEGER_MAX: Final = 2**64 - 1
 _INTEGER_MIN: Final = -(2**63)
 _DIGITS_TO_ZERO: Final = bytes.maketrans(b"123456789", b"000000000")
-_TWENTY_DIGITS: Final = b"0" * 20
+_DIGITS: Final = re.compile(rb"0+")
+_NINETEEN_DIGITS: Final = b"0" * 19
+_BEFORE_NUMBERS: Final = frozenset(b"[:, \t\n\r")
 _SURROGATE_ESCAPE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
@@ -44,8 +46,9 @@ def loads(data: bytes | str, *, where: str, bytes_max: int = JSON_BYTES_MAX, dep
         text = encoded.decode("utf-8")
     except UnicodeDecodeError as exc:
         raise InvalidInput(f"not UTF-8 at byte {exc.start}", where=where) from None
-    # The hook for integers is slow, so it is used only where some number may be too long for 64 bits.
-    parse_int = _integer if _TWENTY_DIGITS in encoded.translate(_DIGITS_TO_ZERO) else None
+    # The hook for integers is slow, so it is used only where some number, and not just a string of hexadecimal digits,
+    # may be too long for 64 bits.
+    parse_int = _integer if _has_long_integer(encoded) else None
     try:
         value = json.loads(
             text, object_pairs_hook=_object, parse_constant=_constant, parse_float=_float, parse_int=parse_int
@@ -56,7 +59,8 @@ def loads(data: bytes | str, *, where: str, bytes_max: int = JSON_BYTES_MAX, dep
         raise InvalidInput(str(exc), where=where) from None
     except RecursionError:
         raise InvalidInput(f"more than {depth_max} levels of arrays and objects", where=where) from None
-    _check_depth(value, depth_max, where)
+    if encoded.count(b"[") + encoded.count(b"{") > depth_max:  # else there are too few brackets to nest that deep
+        _check_depth(value, depth_max, where)
     if _SURROGATE_ESCAPE.search(encoded):
         _check_surrogates(value, where)
     return value
@@ -82,6 +86,23 @@ def _float(text: str) -> float:
     if not math.isfinite(number):
         raise _Refused(f"number {_cut(text)} is too large")
     return number
+
+
+def _has_long_integer(encoded: bytes) -> bool:
+    """Whether a number may have more than 64 bits: twenty digits, or nineteen after a minus sign.
+
+    Strings do not count (bounds in hexadecimal are full of digits) unless they look like an array of numbers.
+    """
+    zeros = encoded.translate(_DIGITS_TO_ZERO)
+    start = zeros.find(_NINETEEN_DIGITS)
+    while start >= 0:
+        run = _DIGITS.match(zeros, start)
+        assert run is not None
+        before = zeros[start - 1] if start else ord(",")
+        if before == ord("-") or (run.end() - start >= 20 and before in _BEFORE_NUMBERS):
+            return True
+        start = zeros.find(_NINETEEN_DIGITS, run.end())
+    return False
 
 
 def _integer(text: str) -> int:
