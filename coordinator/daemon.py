@@ -22,6 +22,7 @@ from firn.coordinator.table_catalogs import TableCatalogs
 from firn.coordinator.table_locations import TableLocations
 from firn.coordinator.table_reader import TableReader
 from firn.coordinator.version import VERSION
+from firn.model.errors import FirnError
 from firn.model.sharding import shard_of
 from firn.storage.file_system_tables import FileSystemTables
 from firn.storage.files import FileStore
@@ -134,6 +135,8 @@ class Daemon:
                 await self.ownership.release_all()
         except TimeoutError:
             self._log.warning("drain cut short", seconds=self._settings.daemon.drain_s)
+        except (FirnError, OSError) as error:  # a server is away: its nodes go with the session
+            self._log.warning("drain cut short", reason=str(error))
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
