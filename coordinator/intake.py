@@ -129,6 +129,7 @@ class Intake:
                 "queue emptied", old_epoch=self._epoch, new_epoch=epoch,
                 hint="Redis lost its data: undecided intents are gone until their writers resubmit them",
             )  # fmt: skip
+            self._lanes.new_epoch()
             self._caught_up.clear()
         self._epoch = epoch
 

@@ -60,6 +60,13 @@ class Lanes:
         if self._bytes < self._shop.limits.buffered_bytes_max:
             self._room.set()
 
+    def new_epoch(self) -> None:
+        """Redis was emptied: its entry ids begin anew, so those under way say nothing about the ones to come.
+
+        The intents themselves go on; should one come again under a new entry, it gets the same outcome.
+        """
+        self.settled(list(self._under_way))
+
     async def room(self) -> None:
         """Wait until intents may be taken: back-pressure when the lanes hold too much."""
         await self._room.wait()

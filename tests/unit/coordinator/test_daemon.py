@@ -255,3 +255,17 @@ async def test_many_small_manifests_are_merged_and_no_file_is_lost() -> None:
         await bench.commit(replace(["f00", "f01"], ["g"], base=base.snapshot_id, rows=20))
     names = [f"f{i:02}" for i in range(23) if i not in {0, 1, 3, 22}]
     assert await bench.live() == sorted([*names, "g"])
+
+
+async def test_an_emptied_redis_may_hand_out_an_entry_id_again_for_another_intent() -> None:
+    bench = Workbench(shards=1)
+    async with bench.daemon() as daemon:
+        await bench.commit(create())
+        # An entry that is under way for ever stands for one whose outcome could not be sent before Redis was emptied.
+        daemon.lanes.admit(0, "5-1", size=0)
+        bench.redis.flush_all()
+        intent = append("a")
+        bench.redis.add("firn:intents:0", {b"intent": encode_intent(intent)})
+        await asyncio.sleep(0.05)
+        assert isinstance(await bench.outcome(intent), Committed)
+        assert not daemon.lanes.under_way(0, "5-1")
