@@ -33,7 +33,9 @@ class Scoreboard:
         self._lag: float | None = None
 
     def add(self, report: Report) -> None:
-        """Take in one outcome."""
+        """Take in one outcome; the first starts the clock, since processes take a while to load."""
+        if not self.reports:
+            self._started = time.monotonic()
         self.reports.append(report)
         self._recent.append((time.monotonic(), report))
 
