@@ -282,7 +282,9 @@ def _objects(members: dict[str, Any], key: str, where: str) -> tuple[dict[str, A
 
 def metadata_to_json(metadata: TableMetadata) -> dict[str, Any]:
     """The JSON object of a metadata file, in Java's order of members."""
-    return metadata_members(metadata, snapshots=[snapshot_to_json(snapshot) for snapshot in metadata.snapshots])
+    version = metadata.format_version
+    snapshots = [snapshot_to_json(snapshot, format_version=version) for snapshot in metadata.snapshots]
+    return metadata_members(metadata, snapshots=snapshots)
 
 
 def metadata_members(metadata: TableMetadata, *, snapshots: list[Any]) -> dict[str, Any]:

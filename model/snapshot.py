@@ -65,8 +65,13 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", dict=T
 
     @cached_property
     def encoded(self) -> msgspec.Raw:
-        """The snapshot's JSON text: a table's old snapshots are encoded once, however often its metadata is written."""
+        """The snapshot's JSON text from v2 on: old snapshots are encoded once, however often metadata is written."""
         return msgspec.Raw(msgspec.json.encode(snapshot_to_json(self)))
+
+    @cached_property
+    def encoded_v1(self) -> msgspec.Raw:
+        """As `encoded`, for the metadata of a v1 table."""
+        return msgspec.Raw(msgspec.json.encode(snapshot_to_json(self, format_version=1)))
 
 
 class SnapshotRef(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
@@ -137,10 +142,14 @@ def _check_row_ids(first_row_id: int | None, added_rows: int | None, where: str)
         raise InvalidMetadata("missing, but required when first-row-id is set", where=join(where, "added-rows"))
 
 
-def snapshot_to_json(snapshot: Snapshot) -> dict[str, Any]:
-    """The snapshot as JSON; the sequence number 0 is left out as Java does, for v1 readers."""
+def snapshot_to_json(snapshot: Snapshot, *, format_version: int = 2) -> dict[str, Any]:
+    """The snapshot as JSON, in metadata of that version.
+
+    v1 has no sequence numbers. From v2 on they are required: Java leaves out the 0 of a snapshot from before the
+    upgrade, and then iceberg-rust cannot read the table.
+    """
     out: dict[str, Any] = {}
-    if snapshot.sequence_number > 0:
+    if format_version > 1 or snapshot.sequence_number > 0:
         out["sequence-number"] = snapshot.sequence_number
     out["snapshot-id"] = snapshot.snapshot_id
     put(out, [("parent-snapshot-id", snapshot.parent_snapshot_id)])

@@ -114,7 +114,9 @@ def digest_of_bytes(data: bytes) -> str:
 
 def encode_metadata(metadata: TableMetadata, *, codec: Codec = "none") -> bytes:
     """The bytes of a metadata file. The codec must be the one that the file's name says."""
-    members = metadata_members(metadata, snapshots=[snapshot.encoded for snapshot in metadata.snapshots])
+    is_v1 = metadata.format_version == 1
+    snapshots = [snapshot.encoded_v1 if is_v1 else snapshot.encoded for snapshot in metadata.snapshots]
+    members = metadata_members(metadata, snapshots=snapshots)
     return compressed(msgspec.json.encode(members), codec=codec)
 
 

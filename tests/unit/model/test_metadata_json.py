@@ -11,8 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from pyiceberg.table.metadata import TableMetadataUtil
 
 from firn.model.errors import InvalidInput, InvalidMetadata, Unsupported
-from firn.model.metadata_changes import set_statistics
+from firn.model.metadata_changes import set_statistics, upgrade
 from firn.model.metadata_json import metadata_from_json, metadata_to_json
+from firn.storage.metadata_files import encode_metadata
 from tests.strategies.metadata import BY_BUCKET, BY_DATA, START_MS, appended, table, tables
 
 SCHEMA = {"type": "struct", "fields": [{"id": 1, "name": "x", "required": True, "type": "long"}]}
@@ -106,6 +107,15 @@ def test_v1_is_written_with_what_readers_of_v1_need():
     assert out["partition-spec"] == out["partition-specs"][0]["fields"]
     assert "last-sequence-number" not in out
     assert "sequence-number" not in out["snapshots"][0]
+
+
+def test_snapshots_from_before_an_upgrade_get_the_sequence_number_that_v2_requires():
+    metadata = appended(table(BY_BUCKET, format_version=1), 1)
+    upgraded = upgrade(metadata, 2, now_ms=START_MS)
+    assert metadata_to_json(upgraded)["snapshots"][0]["sequence-number"] == 0
+    for one, expected in ((metadata, None), (upgraded, 0)):
+        stored = json.loads(encode_metadata(one))
+        assert stored["snapshots"][0].get("sequence-number") == expected
 
 
 @pytest.mark.parametrize(("version", "written"), [(1, -1), (2, -1), (3, None)])
