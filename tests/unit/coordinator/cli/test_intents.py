@@ -143,6 +143,7 @@ async def conflicted(bench: CliBench) -> None:
     """A table with three conflicts, and a dead letter."""
     await bench.commit(create())
     base = await bench.commit(append("a", "b"))
+    assert base.snapshot_id is not None
     await bench.commit(replace(["a"], ["a2"], base=base.snapshot_id, writer="compactor-1"))
     await bench.refuse(delete("a", writer="deleter-1"))
     await bench.refuse(append("b", writer="etl-1"))

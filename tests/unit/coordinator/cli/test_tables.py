@@ -134,7 +134,7 @@ async def test_files_are_those_of_the_snapshot_asked_for():
 async def test_files_of_a_partitioned_table_show_their_partition():
     bench = CliBench()
     file = ContentFile(
-        file_path="memory://wh/db/events/data/x.parquet", file_format="parquet", spec_id=0, partition=[19000, 3],
+        file_path="memory://wh/db/events/data/x.parquet", file_format="parquet", spec_id=0, partition=(19000, 3),
         record_count=1, file_size_in_bytes=2048,
     )  # fmt: skip
     async with bench.daemon():
