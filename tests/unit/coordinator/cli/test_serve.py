@@ -1,0 +1,121 @@
+"""`firn serve` ends in good order: on a signal, when it cannot start, and when a loop of the daemon dies."""
+
+import asyncio
+import json
+import os
+import signal
+from contextlib import asynccontextmanager
+
+import pytest
+
+from firn.coordinator.cli import serve as module
+from firn.coordinator.config import DaemonSettings, HttpSettings, RedisSettings, Settings, WarehouseSettings
+from firn.coordinator.connections import Connections
+from firn.coordinator.intake import Intake
+from firn.model.errors import FirnError, Misconfigured, Unavailable
+from firn.storage.memory_coordination import MemorySession
+from tests.unit.coordinator.workbench import WAREHOUSE, Workbench
+
+SETTINGS = Settings(
+    redis=RedisSettings(url="redis://me:hunter2@h:1/0"),
+    warehouse=WarehouseSettings(location=WAREHOUSE),
+    daemon=DaemonSettings(id="d", drain_s=2),
+    http=HttpSettings(port=-1),
+)
+
+
+class ServeBench(Workbench):
+    """Twins in the place of the servers; `open` counts connections that are not closed."""
+
+    open = 0
+    session: MemorySession
+
+
+@pytest.fixture
+def bench(monkeypatch):
+    bench = ServeBench()
+
+    @asynccontextmanager
+    async def connect(_settings):
+        session = bench.session = bench.zookeeper.connect()
+        bench.open += 1
+        try:
+            yield Connections(session=session, streams=bench.redis.connect(), files=bench.files)
+        finally:
+            bench.open -= 1
+            await session.close()
+
+    monkeypatch.setattr(module, "connect", connect)
+    return bench
+
+
+async def until_ready(capsys):
+    async with asyncio.timeout(5):
+        while True:
+            await asyncio.sleep(0.01)
+            if "firn is ready" in (said := capsys.readouterr().out):
+                return said
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_a_signal_drains_and_ends_it(bench, tmp_path, capsys, number):
+    serving = asyncio.create_task(module._serve(SETTINGS, data=tmp_path))
+    greeting = await until_ready(capsys)
+    assert "hunter2" not in greeting
+    assert json.loads((tmp_path / "endpoints.json").read_text())["pid"] == os.getpid()
+    os.kill(os.getpid(), number)
+    await asyncio.wait_for(serving, 5)
+    assert bench.open == 0
+    assert not (tmp_path / "endpoints.json").exists()
+
+
+async def test_a_signal_ends_it_while_a_server_is_away(bench, capsys):
+    serving = asyncio.create_task(module._serve(SETTINGS, data=None))
+    await until_ready(capsys)
+    await asyncio.sleep(0.2)
+    bench.session.suspend()
+    os.kill(os.getpid(), signal.SIGTERM)
+    await asyncio.wait_for(serving, 5)
+    assert bench.open == 0
+
+
+async def test_a_signal_ends_it_while_it_waits_for_servers(monkeypatch):
+    @asynccontextmanager
+    async def never(_settings):
+        await asyncio.sleep(60)
+        yield
+
+    monkeypatch.setattr(module, "connect", never)
+    serving = asyncio.create_task(module._serve(SETTINGS, data=None))
+    await asyncio.sleep(0.05)
+    os.kill(os.getpid(), signal.SIGTERM)
+    await asyncio.wait_for(serving, 5)
+
+
+async def test_a_loop_that_dies_ends_it_with_the_reason(bench, monkeypatch, tmp_path):
+    async def broken(_intake):
+        await asyncio.sleep(0.05)
+        raise ZeroDivisionError("our mistake")
+
+    monkeypatch.setattr(Intake, "run", broken)
+    with pytest.raises(FirnError, match="the daemon failed: ZeroDivisionError: our mistake"):
+        await asyncio.wait_for(module._serve(SETTINGS, data=tmp_path), 5)
+    assert bench.open == 0
+    assert not (tmp_path / "endpoints.json").exists()
+
+
+async def test_a_daemon_that_cannot_start_leaves_nothing_open(bench):
+    bench.redis.down = True
+    with pytest.raises(Unavailable, match="Redis is down"):
+        await module._serve(SETTINGS, data=None)
+    assert bench.open == 0
+
+
+async def test_a_port_that_is_taken_is_said(bench):
+    server = await asyncio.start_server(lambda _reader, _writer: None, "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        settings = Settings(warehouse=SETTINGS.warehouse, http=HttpSettings(port=port))
+        with pytest.raises(Misconfigured, match=f"cannot listen on 127.0.0.1:{port}"):
+            await module._serve(settings, data=None)
+    assert bench.open == 0
