@@ -18,7 +18,7 @@ from firn.coordinator.replay.working import Attempt, Placement, Working
 from firn.coordinator.table_catalogs import JOURNAL_HEAD
 from firn.coordinator.table_reader import TableReader
 from firn.coordinator.table_state import TableState
-from firn.model.intent import OPERATIONS
+from firn.model.intent import OPERATIONS, Intent
 from firn.model.journal import Batch, Decided, Retried, Segment
 from firn.model.limits import Limits
 from firn.model.manifest import ManifestFile
@@ -51,6 +51,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     placement: Placement
     limits: Limits
     written: dict[str, ManifestFile]
+    waiting: tuple[Intent, ...] = ()
+    """What is queued behind the batch, where the batch has to be considerate of it (an expiry)."""
 
 
 class _Moved(msgspec.Struct, frozen=True):
@@ -102,6 +104,7 @@ def prepare(
         placement=plan.placement,
         limits=plan.limits,
     )
+    working.waiting = plan.waiting
     decisions = decide(working, plan.pendings)
     if pointer is None and working.metadata is None:
         moved = _Moved(None, None)
@@ -200,7 +203,7 @@ def _write_snapshots(
                 continue
             kept = None if reference.reuse_key is None else written.get(reference.reuse_key)
             if kept is None:
-                data, kept = _encode(reference, metadata)
+                data, kept = _encode(reference, metadata, format_version=draft_snapshot.format_version)
                 files.append((reference.location, data))
                 if reference.reuse_key is not None:
                     written[reference.reuse_key] = kept
@@ -222,7 +225,7 @@ def _write_snapshots(
         assert snapshot.manifest_list is not None
         data = encode_manifest_list(
             manifests,
-            format_version=metadata.format_version,
+            format_version=draft_snapshot.format_version,
             snapshot_id=snapshot.snapshot_id,
             parent_snapshot_id=snapshot.parent_snapshot_id,
             sequence_number=snapshot.sequence_number,
@@ -240,7 +243,7 @@ def _resolved(reference: ManifestRef, done: Mapping[str, ManifestFile]) -> Manif
     return reference if isinstance(reference, ManifestFile) else done[reference.location]
 
 
-def _encode(draft: DraftManifest, metadata: TableMetadata) -> tuple[bytes, ManifestFile]:
+def _encode(draft: DraftManifest, metadata: TableMetadata, *, format_version: int) -> tuple[bytes, ManifestFile]:
     spec, schema = metadata.spec_by_id(draft.partition_spec_id), metadata.schema_by_id(draft.schema_id)
     assert spec is not None
     assert schema is not None
@@ -249,7 +252,7 @@ def _encode(draft: DraftManifest, metadata: TableMetadata) -> tuple[bytes, Manif
         schema=schema,
         spec=spec,
         content=draft.content,
-        format_version=metadata.format_version,
+        format_version=format_version,
         snapshot_id=draft.snapshot_id,
         older_schemas=metadata.schemas,
     )
@@ -279,6 +282,7 @@ def _outcome(
                 batch=plan.batch,
                 replays=attempt.number,
                 latency_ms=latency_ms,
+                details=decision.details,
             )
         case Refused():
             head = None if working.metadata is None else working.metadata.current_snapshot_id

@@ -30,9 +30,10 @@ from firn.coordinator.table_reader import TableReader
 from firn.coordinator.table_state import TableState
 from firn.model.errors import CorruptFile, Fenced, InvalidInput, Misconfigured, NotFound, Unavailable
 from firn.model.identifiers import uuid7
-from firn.model.intent import CreateTable, DropTable, RegisterTable
+from firn.model.intent import CreateTable, DropTable, Intent, RegisterTable
 from firn.model.journal import Retried
 from firn.model.limits import Limits
+from firn.model.operations.upkeep import ExpireSnapshots
 from firn.model.outcome import Outcome, Rejected
 from firn.storage.file_system_tables import FileSystemTables
 from firn.storage.files import FileStore
@@ -181,6 +182,12 @@ class Lane:
             else:
                 return
 
+    def _waiting_behind(self, batch: Sequence[Pending]) -> tuple[Intent, ...]:
+        """The intents that an expiry in the batch must not cut off from what they were planned on."""
+        if not any(isinstance(p.decoded.intent, ExpireSnapshots) for p in batch):
+            return ()
+        return tuple(p.decoded.intent for p in self._queue)
+
     async def _commit(self, batch: Sequence[Pending]) -> None:
         """Attempts until every intent of the batch has its outcome."""
         shop, limits = self._shop, self._shop.limits
@@ -200,7 +207,7 @@ class Lane:
             leases, placement = await self._placement(batch, lease)
             plan = Plan(
                 daemon=shop.daemon, batch=batch_id, pendings=tuple(batch), placement=placement, limits=limits,
-                written={} if plan is None else plan.written,
+                written={} if plan is None else plan.written, waiting=self._waiting_behind(batch),
             )  # fmt: skip
             try:
                 prepared = await self._timed("replay", asyncio.to_thread(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -16,7 +16,8 @@ class Committed(
     """The intent is in the table, exactly once.
 
     `snapshot_id` is None where the operation makes no snapshot. `replays` counts how often the batch had to be
-    replayed because another commit came first; `latency_ms` is from the daemon's taking it to its decision.
+    replayed because another commit came first; `latency_ms` is from the daemon's taking it to its decision. `details`
+    is what else the operation has to say, such as ids that were assigned or what was kept.
     """
 
     intent_id: str
@@ -27,6 +28,7 @@ class Committed(
     batch: str
     replays: int = 0
     latency_ms: float
+    details: dict[str, Any] = {}
 
 
 class Rejected(

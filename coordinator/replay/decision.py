@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from firn.model.outcome import Hint
 
 
 class Applied(msgspec.Struct, frozen=True, kw_only=True):
-    """The intent is part of the new state; both numbers are None where the operation makes no snapshot."""
+    """The intent is part of the new state; both numbers are None where the operation makes no snapshot.
+
+    `details` is what else its writer should know (JSON), such as ids that were assigned.
+    """
 
     snapshot_id: int | None = None
     sequence_number: int | None = None
+    details: dict[str, Any] = {}
 
 
 class Refused(msgspec.Struct, frozen=True, kw_only=True):

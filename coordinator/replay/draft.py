@@ -37,12 +37,16 @@ def location_of(manifest: ManifestRef) -> str:
 
 
 class DraftSnapshot(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """A snapshot to be committed: its manifests in list order, and the intents it answers."""
+    """A snapshot to be committed: its manifests in list order, and the intents it answers.
+
+    `format_version` is the table's when it was made: a later intent of the same batch may upgrade it.
+    """
 
     snapshot: Snapshot
     branch: str
     manifests: tuple[ManifestRef, ...]
     intent_ids: tuple[str, ...]
+    format_version: int
     first_row_id: int | None = None
 
 

@@ -22,7 +22,7 @@ def replay(working: Working, intents: Sequence[Intent]) -> list[Decision]:
     """
     decisions: list[Decision] = []
     group: AppendGroup | None = None
-    for intent in intents:
+    for position, intent in enumerate(intents):
         try:
             if isinstance(intent, Append):
                 files = bind_append(working, intent)
@@ -33,6 +33,7 @@ def replay(working: Working, intents: Sequence[Intent]) -> list[Decision]:
             else:
                 _close(group)
                 group = None
+                working.following = intents[position + 1 :]
                 decisions.append(_apply(working, intent))
         except Refusal as refusal:
             decisions.append(refusal.refused)

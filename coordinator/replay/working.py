@@ -16,6 +16,7 @@ from firn.coordinator.replay import rules
 from firn.coordinator.replay.draft import DraftManifest, DraftSnapshot, ManifestRef, TableChange, location_of
 from firn.coordinator.replay.live_files import LiveFiles
 from firn.model.datafile import DataFile
+from firn.model.intent import Intent
 from firn.model.limits import Limits
 from firn.model.manifest import ManifestEntry, ManifestFile, Status
 from firn.model.manifest_inheritance import inherit
@@ -88,7 +89,10 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Working:
-    """One table under replay; rules read it, `commit` and the table operations change it."""
+    """One table under replay; rules read it, `commit` and the table operations change it.
+
+    `waiting` are intents queued behind the batch, `following` those of the batch behind the one that is replayed.
+    """
 
     def __init__(
         self,
@@ -109,6 +113,8 @@ class Working:
         self.attempt = attempt
         self.placement = placement
         self.limits = limits
+        self.waiting: Sequence[Intent] = ()
+        self.following: Sequence[Intent] = ()
         self.change: TableChange = "none"
         self.catalog: Catalog = catalog
         self.registered_at: str | None = None
@@ -265,6 +271,7 @@ class Working:
                 branch=branch,
                 manifests=kept,
                 intent_ids=tuple(intent_id for intent_id, _ in intents),
+                format_version=metadata.format_version,
                 first_row_id=first_row_id,
             )
         )
