@@ -3,12 +3,19 @@
 `AsyncClient` for asyncio, `Client` for everything else. Both need Redis only.
 """
 
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from firn.coordinator.client.answers import Answer, Unknown
 from firn.coordinator.client.async_client import AsyncClient, AsyncTicket
-from firn.coordinator.client.data_files import data_files_from_parquet
 from firn.coordinator.client.options import ClientOptions, IntentOptions, TableOptions
 from firn.coordinator.client.sync_client import Client, Ticket
 from firn.coordinator.client.table_view import TableView
+
+if TYPE_CHECKING:
+    from firn.coordinator.client.data_files import data_files_from_parquet
 
 __all__ = [
     "Answer",
@@ -23,3 +30,10 @@ __all__ = [
     "Unknown",
     "data_files_from_parquet",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import what describes Parquet files when it is first used: who only submits intents does not wait for Arrow."""
+    if name != "data_files_from_parquet":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return importlib.import_module("firn.coordinator.client.data_files").data_files_from_parquet
