@@ -98,7 +98,8 @@ class DeleteIndex:
             return ()
         file, age = entry.data_file, age_of(entry)
         key = partition_key(file.spec_id, file.partition)
-        found = [one.file for one in self._equality(key, age) if one.may_delete_from(file)]
+        known: dict[int, ColumnFacts] = {}
+        found = [one.file for one in self._equality(key, age) if one.may_delete_from(file, known)]
         vector = self._vectors.get(file.file_path)
         if vector is not None:
             _check_vector(vector, file, age)
@@ -228,11 +229,18 @@ class _EqualityDelete:
         known = [column for field_id in file.equality_ids or () if (column := columns.by_id(field_id)) is not None]
         self._facts = [(column, facts_of_column(column, file)) for column in known]
 
-    def may_delete_from(self, file: DataFile) -> bool:
-        """False only if no row of `file` can have a key of this delete file: some column has no value in common."""
-        return all(
-            _may_share(facts, facts_of_column(column, file), column.type != UUID) for column, facts in self._facts
-        )
+    def may_delete_from(self, file: DataFile, known: dict[int, ColumnFacts]) -> bool:
+        """False only if no row of `file` can have a key of this delete file: some column has no value in common.
+
+        `known` keeps what the metrics of `file` say by column, for the next delete file.
+        """
+        for column, deleted in self._facts:
+            facts = known.get(column.field_id)
+            if facts is None:
+                facts = known[column.field_id] = facts_of_column(column, file)
+            if not _may_share(deleted, facts, column.type != UUID):
+                return False
+        return True
 
 
 def _may_share(deletes: ColumnFacts, data: ColumnFacts, ordered: bool) -> bool:  # noqa: FBT001 - the last of three facts
