@@ -285,6 +285,20 @@ def test_manifests_files_and_deletes_that_cannot_matter_are_counted_and_not_read
     assert found.rows_max == 2
 
 
+def test_files_without_metrics_and_their_deletes_are_left_out_by_their_partition():
+    table = SmallTable(SCHEMA, BY_REGION)
+    names = ("value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")
+    files = [
+        msgspec.structs.replace(file, **dict.fromkeys(names))
+        for file in table.data_by_partition([row(1), row(2, "us"), row(3, None)])
+    ]
+    table.commit(*files)
+    table.commit(*(table.positions({file.file_path: [0]}, like=file) for file in files), operation="delete")
+    found = plan(table, filter=eq("region", "us"))
+    assert [task.file for task in found.tasks] == [files[1]]
+    assert (found.metrics.skipped_data_files, found.metrics.skipped_delete_files) == (2, 2)
+
+
 def test_a_deletion_vector_weighs_as_much_as_its_blob():
     table = SmallTable(SCHEMA, version=3)
     file = table.data([row(1), row(2)])
