@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Sequence
+from typing import Final
 
 import msgspec
 import structlog
@@ -22,7 +23,7 @@ from firn.coordinator.table_catalogs import TableCatalogs
 from firn.coordinator.table_locations import TableLocations
 from firn.coordinator.table_reader import TableReader
 from firn.coordinator.version import VERSION
-from firn.model.errors import FirnError
+from firn.model.errors import AlreadyExists, FirnError, Misconfigured
 from firn.model.sharding import shard_of
 from firn.storage.file_system_tables import FileSystemTables
 from firn.storage.files import FileStore
@@ -32,6 +33,10 @@ from firn.storage.leases import Leases
 from firn.storage.membership import Membership
 from firn.storage.pointers import Pointers
 from firn.storage.sessions import Session, SessionState
+
+JOIN_RETRY_S: Final = 0.5
+JOIN_MARGIN_S: Final = 5.0
+"""How long a start waits for the id to be free, beyond two session timeouts."""
 
 
 def wall_clock_ms() -> int:
@@ -111,7 +116,7 @@ class Daemon:
         await self._streams.announce(self.intake.announcement)
         url = None if self._settings.http.port < 0 else await self.http.start()
         info = msgspec.json.encode({"version": VERSION, "http": url})
-        await self._membership.join(self.member, info)
+        await self._join(info)
         for name, work in (
             ("publisher", self.publisher.run()),
             ("ownership", self.ownership.run()),
@@ -122,12 +127,33 @@ class Daemon:
         self._log.info("daemon started", version=VERSION, http=url, warehouse=self._settings.warehouse.location)
         return url
 
+    async def _join(self, info: bytes) -> None:
+        """Become a member. Who was killed and starts again under the same id waits for its old session to end."""
+        gives_up_at = time.monotonic() + 2 * self._settings.zookeeper.session_timeout_s + JOIN_MARGIN_S
+        waits = False
+        while True:
+            try:
+                await self._membership.join(self.member, info)
+            except AlreadyExists as error:
+                if time.monotonic() > gives_up_at:
+                    raise Misconfigured(
+                        f"daemon.id: another daemon that is alive has the id {self.member!r}; give each its own"
+                    ) from error
+                if not waits:
+                    self._log.info("waiting for the session of an earlier life to end", reason=str(error))
+                waits = True
+                await asyncio.sleep(JOIN_RETRY_S)
+            else:
+                return
+
     async def stop(self) -> None:
         """Drain: take nothing more, finish what is under way, publish it, give everything up.
 
         After `daemon.drain-s` the rest is left: it stays pending and is taken up by whoever owns the shards next.
         """
         self.intake.stop()
+        # At once: the one could still start lanes, the other takes back every shard that is given up below.
+        await self._cancel([task for task in self._tasks if task.get_name() in {"intake", "ownership"}])
         try:
             async with asyncio.timeout(self._settings.daemon.drain_s):
                 await self.lanes.retire()
@@ -137,9 +163,7 @@ class Daemon:
             self._log.warning("drain cut short", seconds=self._settings.daemon.drain_s)
         except (FirnError, OSError) as error:  # a server is away: its nodes go with the session
             self._log.warning("drain cut short", reason=str(error))
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._cancel(self._tasks)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(2):
                 await self._leases.close()
@@ -147,6 +171,11 @@ class Daemon:
         await self.http.stop()
         self._remove_listener()
         self._log.info("daemon stopped")
+
+    async def _cancel(self, tasks: Sequence[asyncio.Task[None]]) -> None:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def failed(self) -> BaseException | None:
         """Wait until one of the daemon's own loops ends by itself, which none should; what ended it."""

@@ -18,7 +18,7 @@ from firn.model.errors import FirnError, InvalidIntent
 from firn.model.intent_codec import DecodedIntent, check_age, decode_intent, identity_of
 from firn.model.limits import Limits
 from firn.model.sharding import shard_of
-from firn.storage.intent_streams import Entry, IntentStreams, SharedSettings
+from firn.storage.intent_streams import FIRST_ID, Entry, IntentStreams, SharedSettings
 
 TAKE_COUNT = 512
 """Entries per shard and read."""
@@ -81,7 +81,10 @@ class Intake:
         self._caught_up -= shards
 
     async def run(self) -> None:
-        """Take entries until stopped. Failures of Redis are waited out; no delivery is counted meanwhile."""
+        """Take entries until stopped. Failures of Redis are waited out; no delivery is counted meanwhile.
+
+        A reply that got lost may have handed entries out, so after a failure they are looked for.
+        """
         while not self._stopping:
             try:
                 await self._lanes.room()
@@ -89,6 +92,7 @@ class Intake:
                 self._hears(answers=True)
             except (FirnError, OSError) as error:
                 self._hears(answers=False)
+                self._caught_up.clear()
                 self._log.warning("intake waits", reason=str(error))
                 await asyncio.sleep(RETRY_S)
 
@@ -146,21 +150,25 @@ class Intake:
             self._metrics.pending.labels(str(shard)).set(lag.pending)
 
     async def _reclaim(self, shard: int, *, min_idle_ms: int) -> None:
-        """Take over what was delivered and never settled: by a daemon that died, or by this one over a lost reply."""
-        seen: set[str] = set()
+        """Take over what was delivered and never settled: by a daemon that died, or by this one over a lost reply.
+
+        Reclaiming counts as a delivery, and an entry with too many of them is poison; so nothing is reclaimed as long
+        as all that is pending is under way here, however long a server that it needs is away.
+        """
+        if (await self._streams.lag(shard)).pending <= self._lanes.count_under_way(shard):
+            return
+        after = FIRST_ID
         while True:
+            await self._lanes.room()
             entries = await self._streams.reclaim(
-                shard, consumer=self._consumer, min_idle_ms=min_idle_ms, count=RECLAIM_COUNT
+                shard, consumer=self._consumer, min_idle_ms=min_idle_ms, count=RECLAIM_COUNT, after=after
             )
-            fresh = [e for e in entries if e.entry_id not in seen]
-            if not fresh:
+            if not entries:
                 return
-            seen.update(e.entry_id for e in fresh)
-            self._log.info("entries reclaimed", shard=shard, entries=len(fresh))
-            for entry in fresh:
+            after = entries[-1].entry_id
+            self._log.info("entries reclaimed", shard=shard, entries=len(entries))
+            for entry in entries:
                 await self._accept(entry)
-            if len(entries) < RECLAIM_COUNT:
-                return
 
     async def _accept(self, entry: Entry) -> None:
         if self._lanes.under_way(entry.shard, entry.entry_id):

@@ -44,6 +44,9 @@ from firn.storage.pointers import FencedOut, Lost, Pointers, Unknown, Won
 LOCK_TIMEOUT_S = 30.0
 """Wait for a table's lock before the lane backs off and says so."""
 
+RETIRED_GRACE_S = 0.5
+"""How long a lane that is retired still waits for what it waits for."""
+
 BACKOFF_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 """Waits after a failure that says nothing about the intents (a server does not answer)."""
 
@@ -86,8 +89,10 @@ class Lane:
         self._lease: Lease | None = None
         self._queue: deque[Pending] = deque()
         self._arrived = asyncio.Event()
-        self._retiring = False
+        self._retired = asyncio.Event()
         self._busy = False
+        self.given_up: list[Pending] = []
+        """What a lane left undecided of its last batch when it ended: for want of a server or the lock, or by dying."""
         self._log = structlog.get_logger().bind(table=table)
 
     # -- the queue -------------------------------------------------------------------------------------------------
@@ -108,8 +113,12 @@ class Lane:
         return not self._queue and not self._busy and self._lease is None
 
     def retire(self) -> list[Pending]:
-        """Finish the batch under way, then end; what was queued behind it is returned, undecided."""
-        self._retiring = True
+        """Finish the batch under way, then end; what was queued behind it is returned, undecided.
+
+        A batch that cannot go on, because a server does not answer or another holds the lock, is not waited for: it
+        ends up in `given_up`.
+        """
+        self._retired.set()
         left = list(self._queue)
         self._queue.clear()
         self._arrived.set()
@@ -118,7 +127,7 @@ class Lane:
     async def run(self) -> None:
         """Commit batches until the lane is retired."""
         try:
-            while not (self._retiring and not self._queue):
+            while not (self._retired.is_set() and not self._queue):
                 if not self._queue:
                     await self._wait()
                     continue
@@ -126,6 +135,9 @@ class Lane:
                 self._busy = True
                 try:
                     await self._settle_somehow(batch)
+                except BaseException:
+                    self.given_up.extend(batch)
+                    raise
                 finally:
                     self._busy = False
         finally:
@@ -168,8 +180,9 @@ class Lane:
             except (Unavailable, Fenced, Misconfigured, OSError) as error:
                 self._stale = True
                 self._log.warning("batch waits", reason=str(error), kind=type(error).__name__, intents=len(batch))
-                if self._retiring:
-                    return  # undecided entries stay pending in the queue; whoever owns the shard takes them up
+                if self._retired.is_set():
+                    self.given_up.extend(batch)  # pending in their stream: whoever owns the shard takes them up
+                    return
                 await asyncio.sleep(BACKOFF_S[min(failures, len(BACKOFF_S) - 1)])
                 failures += 1
             except (CorruptFile, InvalidInput, NotFound) as error:
@@ -188,8 +201,8 @@ class Lane:
             return ()
         return tuple(p.decoded.intent for p in self._queue)
 
-    async def _commit(self, batch: Sequence[Pending]) -> None:
-        """Attempts until every intent of the batch has its outcome."""
+    async def _commit(self, batch: list[Pending]) -> None:
+        """Attempts until every intent of the batch has its outcome; `batch` keeps those that have none yet."""
         shop, limits = self._shop, self._shop.limits
         batch_id = uuid7(now_ms=shop.wall_ms(), entropy=secrets.token_bytes(10))
         retried: list[Retried] = []
@@ -200,10 +213,9 @@ class Lane:
                 return
             lease = await self._hold()
             await self._follow()
-            open_ones = await self._answer_repeats(batch)
-            if not open_ones:
+            batch[:] = await self._answer_repeats(batch)
+            if not batch:
                 return
-            batch = open_ones
             leases, placement = await self._placement(batch, lease)
             plan = Plan(
                 daemon=shop.daemon, batch=batch_id, pendings=tuple(batch), placement=placement, limits=limits,
@@ -320,11 +332,13 @@ class Lane:
     async def _hold(self) -> Lease:
         """The table's lease, acquired if need be. Raises Unavailable when another holds it for too long."""
         started = time.monotonic()
-        await self._shop.connected()
+        if self._lease is not None and self._shop.leases.is_held(self._lease):
+            return self._lease
+        await self._unless_retired(self._shop.connected())
         if self._lease is not None and self._shop.leases.is_held(self._lease):
             return self._lease
         self._lease, self._stale = None, True
-        lease = await self._shop.leases.acquire(self.table, timeout_s=LOCK_TIMEOUT_S)
+        lease = await self._unless_retired(self._shop.leases.acquire(self.table, timeout_s=LOCK_TIMEOUT_S))
         waited = time.monotonic() - started
         self._shop.metrics.lock_wait_seconds.observe(waited)
         self._shop.metrics.stage_seconds.labels("lock").observe(waited)
@@ -332,6 +346,21 @@ class Lane:
             raise Unavailable(f"the lock of {self.table!r} was not free within {LOCK_TIMEOUT_S:.0f} s")
         self._lease = lease
         return lease
+
+    async def _unless_retired(self, waiting: Awaitable[T]) -> T:
+        """Wait for ZooKeeper or a lock, but not for long once the lane is retired: others may need what it holds up."""
+        work, retired = asyncio.ensure_future(waiting), asyncio.ensure_future(self._retired.wait())
+        try:
+            await asyncio.wait({work, retired}, return_when=asyncio.FIRST_COMPLETED)
+            if not work.done():
+                await asyncio.wait({work}, timeout=RETIRED_GRACE_S)
+            if not work.done():
+                raise Unavailable("the lane is retired")
+            return work.result()
+        finally:
+            for task in (work, retired):
+                task.cancel()
+            await asyncio.gather(work, retired, return_exceptions=True)
 
     async def _follow(self) -> None:
         """Bring the state to where the pointer is now, unless nobody but this lane can have moved it."""
@@ -349,7 +378,7 @@ class Lane:
         shop = self._shop
         if not isinstance(batch[0].decoded.intent, CreateTable | RegisterTable):
             return [lease], Placement(warehouse=shop.warehouse, allowed=shop.allowed)
-        extra = await shop.leases.acquire(LOCATIONS_LOCK, timeout_s=LOCK_TIMEOUT_S)
+        extra = await self._unless_retired(shop.leases.acquire(LOCATIONS_LOCK, timeout_s=LOCK_TIMEOUT_S))
         if extra is None:
             raise Unavailable(f"the lock over table locations was not free within {LOCK_TIMEOUT_S:.0f} s")
         taken = await shop.locations.all()

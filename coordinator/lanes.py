@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 
 import structlog
@@ -22,6 +23,7 @@ class Lanes:
         self._lanes: dict[str, Lane] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._under_way: dict[tuple[int, str], int] = {}
+        self._counts: Counter[int] = Counter()
         self._bytes = 0
         self._room = asyncio.Event()
         self._room.set()
@@ -43,6 +45,7 @@ class Lanes:
     def admit(self, shard: int, entry_id: str, *, size: int) -> None:
         """Count an entry as under way, until `settled`."""
         self._under_way[shard, entry_id] = size
+        self._counts[shard] += 1
         self._bytes += size
         self._shop.metrics.buffered_bytes.set(self._bytes)
         if self._bytes >= self._shop.limits.buffered_bytes_max:
@@ -52,10 +55,17 @@ class Lanes:
         """Whether the entry is queued, being committed or being published here."""
         return (shard, entry_id) in self._under_way
 
+    def count_under_way(self, shard: int) -> int:
+        """How many entries of a shard are under way."""
+        return self._counts[shard]
+
     def settled(self, entries: Sequence[tuple[int, str]]) -> None:
         """These entries have been told and acknowledged, or are given up here."""
         for entry in entries:
-            self._bytes -= self._under_way.pop(entry, 0)
+            size = self._under_way.pop(entry, None)
+            if size is not None:
+                self._bytes -= size
+                self._counts[entry[0]] -= 1
         self._shop.metrics.buffered_bytes.set(self._bytes)
         if self._bytes < self._shop.limits.buffered_bytes_max:
             self._room.set()
@@ -88,15 +98,19 @@ class Lanes:
         one's lock.
         """
         chosen = [table for table in self._lanes if tables is None or table in tables]
-        tasks = []
+        ending: list[tuple[Lane, asyncio.Task[None]]] = []
         for table in chosen:
             lane = self._lanes.pop(table)
-            tasks.append(self._tasks.pop(table))
+            ending.append((lane, self._tasks.pop(table)))
             if lane.unreadable is not None:
                 self._shop.metrics.unreadable_tables.dec()
             self.settled([(p.entry.shard, p.entry.entry_id) for p in lane.retire()])
         self._shop.metrics.lanes.set(len(self._lanes))
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*(self._end(lane, task) for lane, task in ending))
+
+    async def _end(self, lane: Lane, task: asyncio.Task[None]) -> None:
+        await asyncio.wait([task])
+        self.settled([(p.entry.shard, p.entry.entry_id) for p in lane.given_up])
 
     def tables(self) -> list[str]:
         """Tables that have a lane."""
@@ -120,6 +134,6 @@ class Lanes:
         if task.cancelled() or task.exception() is None:
             return
         self._log.error("lane died", table=table, error=repr(task.exception()))
-        self.settled([(p.entry.shard, p.entry.entry_id) for p in lane.retire()])
+        self.settled([(p.entry.shard, p.entry.entry_id) for p in (*lane.retire(), *lane.given_up)])
         if self._lanes.get(table) is lane:
             del self._lanes[table], self._tasks[table]

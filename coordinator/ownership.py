@@ -34,6 +34,8 @@ class Ownership:
         self._metrics = metrics
         self._on_release = on_release
         self._owned: set[int] = set()
+        self._unreleased: set[int] = set()
+        """Shards that this daemon serves no more and whose nodes it may still have."""
         self._changed = asyncio.Event()
         self._changed.set()
         self._log = structlog.get_logger()
@@ -69,11 +71,14 @@ class Ownership:
         if surplus:
             self._owned -= surplus
             await self._on_release(surplus)
-            for shard in surplus - lost:
-                await self._membership.release_shard(shard)
+            self._unreleased |= surplus
             self._log.info("shards released", shards=sorted(surplus), owned=len(self._owned))
+        for shard in sorted(self._unreleased - wanted):
+            await self._membership.release_shard(shard)
+            self._unreleased.discard(shard)
         taken = {shard for shard in sorted(wanted - self._owned) if await self._membership.take_shard(shard)}
         self._owned |= taken
+        self._unreleased -= taken
         if taken:
             self._log.info("shards taken", shards=sorted(taken), owned=len(self._owned), members=len(members))
         self._metrics.shards.set(len(self._owned))

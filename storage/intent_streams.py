@@ -204,9 +204,13 @@ class IntentStreams(Protocol):
         """
         ...
 
-    async def reclaim(self, shard: int, *, consumer: str, min_idle_ms: int, count: int) -> list[Entry]:
+    async def reclaim(
+        self, shard: int, *, consumer: str, min_idle_ms: int, count: int, after: str = FIRST_ID
+    ) -> list[Entry]:
         """Take over the oldest entries, anybody's, that were handed out at least `min_idle_ms` ago and not settled.
 
+        At most `count`, in order, and only those after the entry id `after`: to go on from there. Each one's
+        `deliveries` grows.
         `min_idle_ms` has to be longer than the longest commit, or 0 by a new owner of the shard.
         """
         ...

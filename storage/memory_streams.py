@@ -198,13 +198,15 @@ class MemoryStreams:
                 return taken
             await asyncio.sleep(_POLL_S)
 
-    async def reclaim(self, shard: int, *, consumer: str, min_idle_ms: int, count: int) -> list[Entry]:
+    async def reclaim(
+        self, shard: int, *, consumer: str, min_idle_ms: int, count: int, after: str = FIRST_ID
+    ) -> list[Entry]:
         await self._turn()
         stream, group = self._group(shard)
         now_ms = self._server.now_ms()
         claimed: list[Entry] = []
         for entry_id, pending in sorted(group.pending.items()):
-            if now_ms - pending.since_ms < min_idle_ms:
+            if entry_id <= _parsed(after) or now_ms - pending.since_ms < min_idle_ms:
                 continue
             if entry_id not in stream.entries:
                 del group.pending[entry_id]

@@ -121,11 +121,13 @@ class RedisStreams:
                 await self._ensure_group(shard)
             return []  # so that the caller sees `groups_created` before any entry
 
-    async def reclaim(self, shard: int, *, consumer: str, min_idle_ms: int, count: int) -> list[Entry]:
+    async def reclaim(
+        self, shard: int, *, consumer: str, min_idle_ms: int, count: int, after: str = FIRST_ID
+    ) -> list[Entry]:
         stream = self._names.intents(shard)
         async with redis_errors("reclaim"):
             claimed: list[tuple[bytes, dict[bytes, bytes]]] = []
-            start = b"0-0"
+            start: bytes | str = _after(after)
             while len(claimed) < count:
                 try:
                     start, part, *deleted = await self._redis.xautoclaim(
