@@ -13,7 +13,21 @@ from typing import Final, get_args
 import msgspec
 
 from firn.model.operations.common import ContentFile, CountMap, ValueMap
-from firn.model.operations.files import Append, DeleteFiles, Replace
+from firn.model.operations.files import (
+    Append,
+    DeleteFileRef,
+    DeleteFiles,
+    DeleteWhere,
+    FileIntent,
+    FileOperation,
+    Overwrite,
+    Replace,
+    ReplacePartitions,
+    RewriteManifests,
+    RowDelta,
+    WrittenManifest,
+)
+from firn.model.operations.refs import RefOperation
 from firn.model.operations.tables import CreateTable, DropTable, RegisterTable
 
 __all__ = [
@@ -24,12 +38,19 @@ __all__ = [
     "ContentFile",
     "CountMap",
     "CreateTable",
+    "DeleteFileRef",
     "DeleteFiles",
+    "DeleteWhere",
     "DropTable",
     "Intent",
+    "Overwrite",
     "RegisterTable",
     "Replace",
+    "ReplacePartitions",
+    "RewriteManifests",
+    "RowDelta",
     "ValueMap",
+    "WrittenManifest",
     "added_files",
     "digest_of",
     "encode_intent",
@@ -42,7 +63,7 @@ INTENT_FIELD: Final = b"intent"
 REPLY_STREAM_PREFIX: Final = "firn:replies:"
 """Where outcomes may be sent to: a writer must not make the daemon write to any other key."""
 
-Intent = Append | DeleteFiles | Replace | CreateTable | RegisterTable | DropTable
+Intent = FileIntent | CreateTable | RegisterTable | DropTable | RefOperation
 
 OPERATIONS: Final[dict[type, str]] = {operation: str(operation.__struct_config__.tag) for operation in get_args(Intent)}
 """Operation name by struct, as on the wire."""
@@ -65,10 +86,12 @@ def digest_of(intent: Intent) -> str:
 
 
 def added_files(intent: Intent) -> tuple[ContentFile, ...]:
-    """Files that the intent would add."""
-    return intent.data_files if isinstance(intent, Append | Replace) else ()
+    """Data and delete files that the intent would add; those inside manifests are not among them."""
+    if not isinstance(intent, FileOperation):
+        return ()
+    return (*getattr(intent, "data_files", ()), *getattr(intent, "delete_files", ()))
 
 
 def removed_files(intent: Intent) -> tuple[str, ...]:
-    """Locations of files that the intent would remove."""
-    return intent.removed_data_files if isinstance(intent, DeleteFiles | Replace) else ()
+    """Locations of data files that the intent would remove by name."""
+    return getattr(intent, "removed_data_files", ())

@@ -6,12 +6,36 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from firn.coordinator.replay.append import AppendGroup, bind_append
+from firn.coordinator.replay.cherry_pick import cherry_pick, publish
 from firn.coordinator.replay.decision import Decision, Refusal
 from firn.coordinator.replay.delete_files import delete_files
+from firn.coordinator.replay.history import roll_back, set_current_snapshot
+from firn.coordinator.replay.refs import (
+    create_branch,
+    create_tag,
+    fast_forward,
+    remove_ref,
+    rename_branch,
+    set_ref,
+    set_retention,
+)
 from firn.coordinator.replay.replace import replace
 from firn.coordinator.replay.tables import create_table, drop_table, register_table
 from firn.coordinator.replay.working import Working
 from firn.model.intent import Append, CreateTable, DeleteFiles, DropTable, Intent, RegisterTable, Replace
+from firn.model.operations.refs import (
+    CherryPick,
+    CreateBranch,
+    CreateTag,
+    FastForward,
+    Publish,
+    RemoveRef,
+    RenameBranch,
+    Rollback,
+    SetCurrentSnapshot,
+    SetRef,
+    SetRetention,
+)
 
 
 def replay(working: Working, intents: Sequence[Intent]) -> list[Decision]:
@@ -56,5 +80,16 @@ OPERATIONS: Final[dict[type, Callable[[Working, Any], Decision]]] = {
     CreateTable: create_table,
     RegisterTable: register_table,
     DropTable: drop_table,
+    CreateBranch: create_branch,
+    CreateTag: create_tag,
+    SetRef: set_ref,
+    RemoveRef: remove_ref,
+    RenameBranch: rename_branch,
+    FastForward: fast_forward,
+    SetRetention: set_retention,
+    Rollback: roll_back,
+    SetCurrentSnapshot: set_current_snapshot,
+    CherryPick: cherry_pick,
+    Publish: publish,
 }
 """How each operation is replayed; appends are grouped instead (`firn.coordinator.replay.append`)."""

@@ -113,6 +113,27 @@ LOCATION_TAKEN: Final = _rule(
 UNKNOWN_BRANCH: Final = _rule("unknown-branch", "fix", "A misspelt branch comes into being.")
 NOT_A_BRANCH: Final = _rule("not-a-branch", "fix", "A tag moves.")
 
+# Branches, tags, snapshots.
+UNKNOWN_REF: Final = _rule(
+    "unknown-ref", "fix", "A change to a misspelt branch or tag reports success and does nothing."
+)
+REF_EXISTS: Final = _rule("ref-exists", "fix", "Two writers each think that a branch or tag is theirs.")
+REF_MOVED: Final = _rule(
+    "ref-moved", "replan", "Commits that came to a branch meanwhile fall off it, and nobody knows."
+)
+INVALID_REF: Final = _rule("invalid-ref", "fix", "A table loses its main, or has a reference that engines refuse.")
+UNKNOWN_SNAPSHOT: Final = _rule(
+    "unknown-snapshot", "replan", "A branch, tag or statistics file leads to a snapshot that was expired."
+)
+NOT_AN_ANCESTOR: Final = _rule(
+    "not-an-ancestor", "replan", "A branch lands in a history it never had, and its own commits are lost."
+)
+ALREADY_PICKED: Final = _rule("already-picked", "fix", "What was staged is published twice, and its rows count double.")
+CANNOT_PICK: Final = _rule("cannot-pick", "replan", "A change is repeated on a state that it was not made for.")
+CHANGED_PARTITION: Final = _rule(
+    "changed-partition", "replan", "A partition holds what was to be replaced beside what replaced it."
+)
+
 # Files.
 NOT_A_DATA_FILE: Final = _rule("not-a-data-file", "fix", "A delete file is read as rows.")
 UNKNOWN_SPEC: Final = _rule("unknown-spec", "replan", "A partition tuple is read by another spec than it was made by.")

@@ -1,0 +1,215 @@
+"""Cherry-pick and publish: the changes of a snapshot that is not on the branch are applied to the branch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from firn.coordinator.replay import rules
+from firn.coordinator.replay.append import MANIFEST_ENTRIES_MAX
+from firn.coordinator.replay.decision import Applied
+from firn.coordinator.replay.draft import DraftManifest
+from firn.coordinator.replay.files_rules import require_live, require_not_live
+from firn.coordinator.replay.refs_rules import head_of, require_snapshot
+from firn.coordinator.replay.removal import remove_files
+from firn.coordinator.replay.replace import may_apply
+from firn.coordinator.replay.window import lineage, made_by
+from firn.coordinator.replay.working import Working
+from firn.model import refs
+from firn.model.cherry_pick import (
+    REPLACE_PARTITIONS,
+    CherryPick,
+    is_wap_id_published,
+    plan_cherry_pick,
+    snapshot_staged_as,
+)
+from firn.model.datafile import DataFile
+from firn.model.errors import AlreadyExists, InvalidInput
+from firn.model.manifest import ManifestEntry, Status
+from firn.model.operations import refs as operations
+from firn.model.snapshot import Operation, Snapshot
+
+_OPERATIONS: Final[dict[str, Operation]] = {"append": "append", "replace-partitions": "overwrite"}
+
+
+class _Changes(msgspec.Struct, frozen=True):
+    """What a snapshot added and removed: data files, and whether there was anything else."""
+
+    added: tuple[DataFile, ...]
+    removed: tuple[DataFile, ...]
+    has_deletes: bool
+
+
+def cherry_pick(working: Working, intent: operations.CherryPick) -> Applied:
+    """Apply the changes of a snapshot to a branch as it is now, once."""
+    metadata = working.require(table_uuid=intent.table_uuid)
+    require_snapshot(metadata, intent.snapshot_id)
+    return _pick(working, intent, intent.snapshot_id)
+
+
+def publish(working: Working, intent: operations.Publish) -> Applied:
+    """Apply the newest snapshot that was staged under a write-audit-publish id, once."""
+    metadata = working.require(table_uuid=intent.table_uuid)
+    head_of(metadata, intent.branch, expected=None)
+    if is_wap_id_published(metadata, intent.wap_id, branch=intent.branch):
+        rules.ALREADY_PICKED.refuse(f"what was staged as {intent.wap_id!r} is on {intent.branch!r} already")
+    staged = snapshot_staged_as(metadata, intent.wap_id)
+    if staged is None:
+        rules.UNKNOWN_SNAPSHOT.refuse(f"the table has no snapshot that was staged as {intent.wap_id!r} (any more)")
+    return _pick(working, intent, staged.snapshot_id)
+
+
+def _pick(working: Working, intent: operations.CherryPick | operations.Publish, snapshot_id: int) -> Applied:
+    plan = _plan(working, intent.branch, snapshot_id)
+    if plan.kind == "fast-forward":
+        assert working.metadata is not None
+        now_ms = working.attempt.now_ms
+        changed = refs.set_current(working.metadata, snapshot_id, now_ms=now_ms, branch=intent.branch)
+        working.change_metadata(changed)
+        return Applied(snapshot_id=snapshot_id, sequence_number=plan.snapshot.sequence_number)
+    changes = _changes_of(working, plan.snapshot)
+    if changes.has_deletes:
+        rules.CANNOT_PICK.refuse(f"snapshot {snapshot_id} added or removed delete files, which say when they apply")
+    head = working.head(intent.branch)
+    require_not_live(head, changes.added)
+    if plan.kind == "replace-partitions":
+        removed_paths = [file.file_path for file in changes.removed]
+        require_live(working, intent.branch, removed_paths, base_snapshot_id=plan.snapshot.parent_snapshot_id)
+        require_unchanged_partitions(working, intent.branch, plan.snapshot, changes)
+    return _reapplied(working, intent, plan, changes)
+
+
+def _plan(working: Working, branch: str, snapshot_id: int) -> CherryPick:
+    """How the snapshot can be picked. Prevents: the same rows twice; a change on a state that it was not made for."""
+    assert working.metadata is not None
+    head_of(working.metadata, branch, expected=None)
+    try:
+        return plan_cherry_pick(working.metadata, snapshot_id, branch=branch)
+    except AlreadyExists as error:
+        rules.ALREADY_PICKED.refuse(str(error))
+    except InvalidInput as error:
+        rules.CANNOT_PICK.refuse(str(error), winner=working.metadata.head(branch))
+
+
+def _changes_of(working: Working, snapshot: Snapshot) -> _Changes:
+    added: list[DataFile] = []
+    removed: list[DataFile] = []
+    has_deletes = False
+    for manifest in made_by(snapshot, working.manifests_of(snapshot)):
+        for entry in working.entries(manifest):
+            if entry.snapshot_id != snapshot.snapshot_id or entry.status is Status.EXISTING:
+                continue
+            has_deletes = has_deletes or manifest.content == "deletes"
+            (added if entry.status is Status.ADDED else removed).append(entry.data_file)
+    return _Changes(tuple(added), tuple(removed), has_deletes)
+
+
+def _reapplied(
+    working: Working, intent: operations.CherryPick | operations.Publish, plan: CherryPick, changes: _Changes
+) -> Applied:
+    """A new snapshot with the picked one's files. Rows get ids of this snapshot: they were never on this branch."""
+    snapshot_id, sequence_number = working.snapshot_id_for(intent.intent_id), working.next_sequence_number
+    head = working.head(intent.branch)
+    added = [msgspec.structs.replace(file, first_row_id=None) for file in changes.added]
+    kept, removed = head.manifests, list[DataFile]()
+    if changes.removed:
+        kept, removed = remove_files(
+            working,
+            branch=intent.branch,
+            locations=[file.file_path for file in changes.removed],
+            snapshot_id=snapshot_id,
+        )
+    drafts = _added_manifests(working, added, snapshot_id=snapshot_id)
+    for draft in drafts:
+        head.live.put_all((entry.data_file.file_path for entry in draft.entries), manifest=draft.location)
+    properties = {**intent.summary, **plan.summary}
+    if plan.kind == "replace-partitions":
+        properties[REPLACE_PARTITIONS] = "true"
+    working.commit(
+        branch=intent.branch,
+        snapshot_id=snapshot_id,
+        operation=_OPERATIONS[plan.kind],
+        manifests=(*drafts, *kept),
+        added=added,
+        removed=removed,
+        intents=[(intent.intent_id, intent.writer)],
+        properties=properties,
+    )
+    details = {"picked-snapshot-id": plan.snapshot.snapshot_id}
+    return Applied(snapshot_id=snapshot_id, sequence_number=sequence_number, details=details)
+
+
+def _added_manifests(working: Working, added: Sequence[DataFile], *, snapshot_id: int) -> list[DraftManifest]:
+    assert working.metadata is not None
+    of_spec: dict[int, list[DataFile]] = {}
+    for file in added:
+        of_spec.setdefault(file.spec_id, []).append(file)
+    return [
+        DraftManifest(
+            location=working.new_manifest_location(),
+            partition_spec_id=spec_id,
+            content="data",
+            entries=tuple(
+                ManifestEntry(status=Status.ADDED, snapshot_id=snapshot_id, data_file=file)
+                for file in files[start : start + MANIFEST_ENTRIES_MAX]
+            ),
+            snapshot_id=snapshot_id,
+            sequence_number=working.next_sequence_number,
+            schema_id=working.metadata.current_schema_id,
+            reuse_key=f"{snapshot_id}/{spec_id}/{start}/picked",
+        )
+        for spec_id, files in of_spec.items()
+        for start in range(0, len(files), MANIFEST_ENTRIES_MAX)
+    ]
+
+
+def require_unchanged_partitions(working: Working, branch: str, picked: Snapshot, changes: _Changes) -> None:
+    """Refuse when the partitions that the picked snapshot replaced got files or deletes after its parent.
+
+    Prevents: partitions that hold what the picked snapshot was to replace beside what replaced it
+    (`changed-partition`), and rows that come back because they were deleted after it read them (`new-deletes`).
+    """
+    replaced = {(file.spec_id, file.partition) for file in (*changes.added, *changes.removed)}
+    for snapshot in _since(working, branch, picked):
+        for manifest in made_by(snapshot, working.manifests_of(snapshot)):
+            for entry in working.entries(manifest):
+                if entry.status is not Status.ADDED or entry.snapshot_id != snapshot.snapshot_id:
+                    continue
+                file = entry.data_file
+                if manifest.content == "data" and (file.spec_id, file.partition) in replaced:
+                    rules.CHANGED_PARTITION.refuse(
+                        f"snapshot {snapshot.snapshot_id} added {file.file_path} to a partition that snapshot "
+                        f"{picked.snapshot_id} replaces",
+                        files=(file.file_path,),
+                        winner=snapshot,
+                        base=picked.parent_snapshot_id,
+                    )
+                hit = [d.file_path for d in changes.removed if manifest.content == "deletes" and may_apply(file, d)]
+                if hit:
+                    rules.NEW_DELETES.refuse(
+                        f"snapshot {snapshot.snapshot_id} deleted rows with {file.file_path} from partitions that "
+                        f"snapshot {picked.snapshot_id} replaces",
+                        files=hit,
+                        winner=snapshot,
+                        base=picked.parent_snapshot_id,
+                    )
+
+
+def _since(working: Working, branch: str, picked: Snapshot) -> list[Snapshot]:
+    """The branch's snapshots after the picked one's parent; refuses when that is not in its history any more."""
+    found: list[Snapshot] = []
+    oldest: int | None = None
+    for snapshot in lineage(working, branch):
+        if snapshot.snapshot_id == picked.parent_snapshot_id:
+            return found
+        found.append(snapshot)
+        oldest = snapshot.parent_snapshot_id
+    if picked.parent_snapshot_id is not None or oldest is not None:
+        rules.UNKNOWN_BASE.refuse(
+            f"the history of {branch!r} does not reach back to snapshot {picked.parent_snapshot_id}, the parent of "
+            f"{picked.snapshot_id}",
+            base=picked.parent_snapshot_id,
+        )
+    return found
