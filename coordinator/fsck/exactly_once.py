@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Final
 
 from firn.coordinator.fsck.contents import Contents
-from firn.coordinator.fsck.evidence import Evidence
+from firn.coordinator.fsck.evidence import Evidence, Version
 from firn.coordinator.fsck.finding import Finding
 from firn.model.ancestry import ancestors_of
-from firn.model.intent import OPERATIONS, RegisterTable
+from firn.model.intent import OPERATIONS, Append, DeleteFiles, Replace
 from firn.model.journal import Checkpoint, Segment
 from firn.model.manifest import Status
 from firn.model.metadata import TableMetadata
 from firn.model.outcome import Committed
 
-REGISTER: Final = OPERATIONS[RegisterTable]
+MAKING_SNAPSHOTS: Final = frozenset({OPERATIONS[Append], OPERATIONS[DeleteFiles], OPERATIONS[Replace]})
+"""Operations that always become a new snapshot. Others may be told of one that was there before: a table that is taken
+over brings its own along, a reference is set to one."""
 
 
 def exactly_once(evidence: Evidence, contents: Contents) -> Iterator[Finding]:
@@ -77,41 +79,44 @@ def _snapshots_answer_intents(evidence: Evidence) -> Iterator[Finding]:
     versions = {version.location: version for version in evidence.versions if version.compared}
     told: dict[int, str] = {}
     for segment in evidence.segments:
-        claims = _claims(segment)
-        for snapshot_id in claims:
+        claims, made = _claims(segment)
+        for snapshot_id in made:
             before = told.setdefault(snapshot_id, segment.location)
             if before != segment.location:
                 yield _finding(segment.location, f"snapshot {snapshot_id} was committed before, in {before}")
-        if claims and segment.batch.new_metadata in (None, segment.batch.base_metadata):
-            yield _finding(
-                segment.location, f"{sum(claims.values())} intents were told committed, and the table did not change"
-            )
+        moved = segment.batch.new_metadata not in (None, segment.batch.base_metadata)
+        if made and not moved:
+            yield _finding(segment.location, f"{len(made)} snapshots were committed, and the table did not change")
         version = versions.get(segment.batch.new_metadata or "")
-        if version is None or version.base is None or segment.batch.new_metadata == segment.batch.base_metadata:
-            continue
-        added = {snapshot.snapshot_id: snapshot for snapshot in version.new_snapshots}
-        for snapshot_id in claims.keys() - added.keys():
-            yield _finding(version.location, f"snapshot {snapshot_id}, which intents were told, is not in it")
-        for snapshot_id in added.keys() - claims.keys():
-            yield _finding(version.location, f"adds snapshot {snapshot_id}, which no intent of its batch made")
-        for snapshot_id in added.keys() & claims.keys():
-            stated = (added[snapshot_id].summary or {}).get("firn.intents")
-            if stated is not None and stated != str(claims[snapshot_id]):
-                yield _finding(
-                    version.location,
-                    f"snapshot {snapshot_id} says that it answers {stated} intents; {claims[snapshot_id]} were told it",
-                )
+        if version is not None and version.base is not None and moved:
+            yield from _version_answers(version, claims, made)
 
 
-def _claims(segment: Segment) -> Counter[int]:
-    """How many intents were told that they became each snapshot; a table that is taken over brings its own along."""
-    return Counter(
-        decided.outcome.snapshot_id
-        for decided in segment.decided
-        if isinstance(decided.outcome, Committed)
-        and decided.outcome.snapshot_id is not None
-        and decided.operation != REGISTER
-    )
+def _version_answers(version: Version, claims: Mapping[int, int], made: Set[int]) -> Iterator[Finding]:
+    added = {snapshot.snapshot_id: snapshot for snapshot in version.new_snapshots}
+    for snapshot_id in made - added.keys():
+        yield _finding(version.location, f"snapshot {snapshot_id}, which intents were told, is not in it")
+    for snapshot_id in added.keys() - claims.keys():
+        yield _finding(version.location, f"adds snapshot {snapshot_id}, which no intent of its batch made")
+    for snapshot_id in added.keys() & claims.keys():
+        stated = (added[snapshot_id].summary or {}).get("firn.intents")
+        if stated is not None and stated != str(claims[snapshot_id]):
+            yield _finding(
+                version.location,
+                f"snapshot {snapshot_id} says that it answers {stated} intents; {claims[snapshot_id]} were told it",
+            )
+
+
+def _claims(segment: Segment) -> tuple[Counter[int], set[int]]:
+    """How many intents were told each snapshot, and the snapshots that must be new with this swap."""
+    claims: Counter[int] = Counter()
+    made: set[int] = set()
+    for decided in segment.decided:
+        if isinstance(decided.outcome, Committed) and decided.outcome.snapshot_id is not None:
+            claims[decided.outcome.snapshot_id] += 1
+            if decided.operation in MAKING_SNAPSHOTS:
+                made.add(decided.outcome.snapshot_id)
+    return claims, made
 
 
 def _snapshots_are_journaled(evidence: Evidence, current: TableMetadata) -> Iterator[Finding]:
