@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from firn.coordinator.fsck.contents import Contents
@@ -92,7 +92,7 @@ def _snapshots_answer_intents(evidence: Evidence) -> Iterator[Finding]:
             yield from _version_answers(version, claims, made)
 
 
-def _version_answers(version: Version, claims: Mapping[int, int], made: Set[int]) -> Iterator[Finding]:
+def _version_answers(version: Version, claims: Mapping[int, int], made: set[int]) -> Iterator[Finding]:
     added = {snapshot.snapshot_id: snapshot for snapshot in version.new_snapshots}
     for snapshot_id in made - added.keys():
         yield _finding(version.location, f"snapshot {snapshot_id}, which intents were told, is not in it")
