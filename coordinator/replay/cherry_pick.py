@@ -35,11 +35,11 @@ _OPERATIONS: Final[dict[str, Operation]] = {"append": "append", "replace-partiti
 
 
 class _Changes(msgspec.Struct, frozen=True):
-    """What a snapshot added and removed: data files, and whether there was anything else."""
+    """The data files that a snapshot added and removed, and whether it added delete files."""
 
     added: tuple[DataFile, ...]
     removed: tuple[DataFile, ...]
-    has_deletes: bool
+    adds_deletes: bool
 
 
 def cherry_pick(working: Working, intent: operations.CherryPick) -> Applied:
@@ -70,8 +70,8 @@ def _pick(working: Working, intent: operations.CherryPick | operations.Publish, 
         working.change_metadata(changed)
         return Applied(snapshot_id=snapshot_id, sequence_number=plan.snapshot.sequence_number)
     changes = _changes_of(working, plan.snapshot)
-    if changes.has_deletes:
-        rules.CANNOT_PICK.refuse(f"snapshot {snapshot_id} added or removed delete files, which say when they apply")
+    if changes.adds_deletes:
+        rules.CANNOT_PICK.refuse(f"snapshot {snapshot_id} added delete files, which are for the state it was made on")
     head = working.head(intent.branch)
     require_not_live(head, changes.added)
     if plan.kind == "replace-partitions":
@@ -96,14 +96,17 @@ def _plan(working: Working, branch: str, snapshot_id: int) -> CherryPick:
 def _changes_of(working: Working, snapshot: Snapshot) -> _Changes:
     added: list[DataFile] = []
     removed: list[DataFile] = []
-    has_deletes = False
+    adds_deletes = False
     for manifest in made_by(snapshot, working.manifests_of(snapshot)):
         for entry in working.entries(manifest):
             if entry.snapshot_id != snapshot.snapshot_id or entry.status is Status.EXISTING:
                 continue
-            has_deletes = has_deletes or manifest.content == "deletes"
+            if manifest.content == "deletes":
+                # Removed ones went with their data files, and go with them here.
+                adds_deletes = adds_deletes or entry.status is Status.ADDED
+                continue
             (added if entry.status is Status.ADDED else removed).append(entry.data_file)
-    return _Changes(tuple(added), tuple(removed), has_deletes)
+    return _Changes(tuple(added), tuple(removed), adds_deletes)
 
 
 def _reapplied(
