@@ -31,6 +31,9 @@ ENCRYPTION_KEY: Final = "encryption.key-id"
 """Table property of an encrypted table."""
 
 
+_Key = tuple[str, int | None]
+
+
 class _Cached(msgspec.Struct, frozen=True):
     """Entries of a manifest and about how many bytes they take; `inherited` says whether they are complete."""
 
@@ -46,7 +49,7 @@ class TableReader:
         self._files = files
         self._stored = StoredManifests(files, limits=limits)
         self._limits = limits
-        self._cache: OrderedDict[str, _Cached] = OrderedDict()
+        self._cache: OrderedDict[_Key, _Cached] = OrderedDict()
         self._cached_bytes = 0
         self._lock = threading.Lock()
         self.cache_hits = 0
@@ -96,19 +99,19 @@ class TableReader:
     def entries(self, metadata: TableMetadata, manifest: ManifestFile) -> Sequence[ManifestEntry]:
         """Entries of one manifest with what they inherit; checked against what the manifest list says of it."""
         with self._lock:
-            cached = self._cache.get(manifest.manifest_path)
+            cached = self._cache.get(_key(manifest))
             if cached is not None:
-                self._cache.move_to_end(manifest.manifest_path)
+                self._cache.move_to_end(_key(manifest))
                 self.cache_hits += 1
                 return self._resolved(manifest, cached)
             self.cache_misses += 1
         entries = self._stored.entries(metadata, manifest)
-        self._keep(manifest.manifest_path, _Cached(_memory_of(manifest.manifest_length), entries, inherited=True))
+        self._keep(_key(manifest), _Cached(_memory_of(manifest.manifest_length), entries, inherited=True))
         return entries
 
     def remember(self, manifest: ManifestFile, entries: Sequence[ManifestEntry]) -> None:
         """Cache a manifest that was just written; `entries` are as they were stored, nothing inherited yet."""
-        self._keep(manifest.manifest_path, _Cached(_memory_of(manifest.manifest_length), entries, inherited=False))
+        self._keep(_key(manifest), _Cached(_memory_of(manifest.manifest_length), entries, inherited=False))
 
     def head(self, metadata: TableMetadata, snapshot_id: int | None) -> Head:
         """Manifests and live data files of a snapshot; reads every data manifest that may have live files."""
@@ -133,20 +136,25 @@ class TableReader:
         if cached.inherited:
             return cached.entries
         entries = inherit(cached.entries, manifest)
-        self._cache[manifest.manifest_path] = _Cached(cached.size, entries, inherited=True)
+        self._cache[_key(manifest)] = _Cached(cached.size, entries, inherited=True)
         return entries
 
-    def _keep(self, location: str, cached: _Cached) -> None:
+    def _keep(self, key: _Key, cached: _Cached) -> None:
         if cached.size > self._limits.manifest_cache_bytes_max // 4:
             return  # one huge manifest must not push out all others
         with self._lock:
-            if location in self._cache:
+            if key in self._cache:
                 return
-            self._cache[location] = cached
+            self._cache[key] = cached
             self._cached_bytes += cached.size
             while self._cached_bytes > self._limits.manifest_cache_bytes_max:
                 _, freed = self._cache.popitem(last=False)
                 self._cached_bytes -= freed.size
+
+
+def _key(manifest: ManifestFile) -> _Key:
+    """What the entries depend on: the file, and the row ids that an upgrade to v3 gives it later."""
+    return manifest.manifest_path, manifest.first_row_id
 
 
 def _memory_of(file_bytes: int) -> int:
