@@ -7,6 +7,7 @@ The rules raised here (``InvalidIntent.rule``) are those of the door; the rules 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -14,7 +15,18 @@ import msgspec
 from firn.model import strict_json
 from firn.model.errors import InvalidInput, InvalidIntent
 from firn.model.identifiers import check_table_name, intent_id_ms, is_intent_id
-from firn.model.intent import REPLY_STREAM_PREFIX, ContentFile, Intent, added_files, digest_of, removed_files
+from firn.model.intent import (
+    REPLY_STREAM_PREFIX,
+    Append,
+    ContentFile,
+    FileOperation,
+    Intent,
+    Replace,
+    added_files,
+    digest_of,
+    removed_delete_files,
+    removed_files,
+)
 from firn.model.limits import Limits
 
 _UNKNOWN_FIELD: Final = re.compile(r"Object contains unknown field `(.*?)`")
@@ -31,8 +43,11 @@ class DecodedIntent(msgspec.Struct, frozen=True):
     size: int
 
 
-def decode_intent(payload: bytes, *, limits: Limits) -> DecodedIntent:
-    """The intent in `payload`. Raises InvalidIntent with a rule name, the member concerned and what to do."""
+def decode_intent(payload: bytes, *, limits: Limits, reply_prefix: str = REPLY_STREAM_PREFIX) -> DecodedIntent:
+    """The intent in `payload`. Raises InvalidIntent with a rule name, the member concerned and what to do.
+
+    `reply_prefix` is what a reply stream's name must begin with.
+    """
     if len(payload) > limits.intent_bytes_max:
         raise InvalidIntent(
             f"the intent has {len(payload)} bytes, the limit is {limits.intent_bytes_max}",
@@ -49,10 +64,12 @@ def decode_intent(payload: bytes, *, limits: Limits) -> DecodedIntent:
         intent = msgspec.convert(obj, Intent)
     except msgspec.ValidationError as error:
         raise _explained(str(error)) from error
-    return DecodedIntent(_checked(intent, limits), _checked_digest(intent), len(payload))
+    return DecodedIntent(_checked(intent, limits, reply_prefix), _checked_digest(intent), len(payload))
 
 
-def identity_of(payload: bytes, *, limits: Limits) -> tuple[str | None, str | None, str | None]:
+def identity_of(
+    payload: bytes, *, limits: Limits, reply_prefix: str = REPLY_STREAM_PREFIX
+) -> tuple[str | None, str | None, str | None]:
     """Intent id, table and reply stream of a payload that may be anything, as far as they can be made out.
 
     This is for telling the writer of a refused intent; nothing is decided on it.
@@ -71,7 +88,7 @@ def identity_of(payload: bytes, *, limits: Limits) -> tuple[str | None, str | No
     return (
         intent_id if isinstance(intent_id, str) and is_intent_id(intent_id) else None,
         table if _is_table_name(table) else None,
-        reply_to if isinstance(reply_to, str) and _is_reply_stream(reply_to) else None,
+        reply_to if isinstance(reply_to, str) and _is_reply_stream(reply_to, reply_prefix) else None,
     )
 
 
@@ -82,8 +99,8 @@ def _is_table_name(name: Any) -> bool:
         return False
 
 
-def _is_reply_stream(name: str) -> bool:
-    suffix = name.removeprefix(REPLY_STREAM_PREFIX)
+def _is_reply_stream(name: str, prefix: str) -> bool:
+    suffix = name.removeprefix(prefix)
     return suffix != name and _REPLY_NAME.fullmatch(suffix) is not None
 
 
@@ -104,7 +121,7 @@ def _explained(message: str) -> InvalidIntent:
     return InvalidIntent(message.partition(" - at `$")[0], rule="invalid-field", where=where or "intent")
 
 
-def _checked(intent: Intent, limits: Limits) -> Intent:
+def _checked(intent: Intent, limits: Limits, reply_prefix: str) -> Intent:
     if not is_intent_id(intent.intent_id):
         raise InvalidIntent(
             f"{intent.intent_id[:80]!r} is not a UUIDv7 in lower case",
@@ -116,9 +133,9 @@ def _checked(intent: Intent, limits: Limits) -> Intent:
         check_table_name(intent.table)
     except InvalidInput as error:
         raise InvalidIntent(error.message, rule="invalid-table-name", where="table", hint=error.hint) from error
-    if intent.reply_to is not None and not _is_reply_stream(intent.reply_to):
+    if intent.reply_to is not None and not _is_reply_stream(intent.reply_to, reply_prefix):
         raise InvalidIntent(
-            f"must begin with {REPLY_STREAM_PREFIX!r}, then at most 200 of A-Z a-z 0-9 . _ : -",
+            f"must begin with {reply_prefix!r}, then at most 200 of A-Z a-z 0-9 . _ : -",
             rule="invalid-reply-to",
             where="reply-to",
         )
@@ -136,25 +153,40 @@ def _check_sizes(intent: Intent, limits: Limits) -> None:
             rule="summary-too-large",
             where="summary",
         )
-    added, removed = added_files(intent), removed_files(intent)
-    if len(added) + len(removed) > limits.intent_files_max:
+    if isinstance(intent, FileOperation):
+        _check_files(intent, limits)
+
+
+def _check_files(intent: FileOperation, limits: Limits) -> None:
+    added, removed, removed_deletes = added_files(intent), removed_files(intent), removed_delete_files(intent)
+    count = len(added) + len(removed) + len(removed_deletes)
+    if count > limits.intent_files_max:
         raise InvalidIntent(
-            f"names {len(added) + len(removed)} files, the limit is {limits.intent_files_max}",
+            f"names {count} files, the limit is {limits.intent_files_max}",
             rule="too-many-files",
             hint="split the files over several intents",
         )
-    _check_unique([f.file_path for f in added], where="data-files")
-    _check_unique(removed, where="removed-data-files")
-    for position, file in enumerate(added):
-        _check_maps(file, where=f"data-files[{position}]")
+    # Deletion vectors share a file, and are told apart by their offsets in it.
+    _check_unique([(f.file_path, f.content_offset) for f in added], where="data-files")
+    _check_unique([(path, None) for path in removed], where="removed-data-files")
+    _check_unique([(f.file_path, f.content_offset) for f in removed_deletes], where="removed-delete-files")
+    for name in ("data_files", "delete_files"):
+        for position, file in enumerate(getattr(intent, name, ())):
+            _check_maps(file, where=f"{name.replace('_', '-')}[{position}]")
+    if isinstance(intent, Append) and not intent.data_files and not intent.manifests:
+        raise InvalidIntent("adds nothing", rule="invalid-field", where="data-files")
+    if isinstance(intent, Replace) and not removed and not removed_deletes:
+        raise InvalidIntent("replaces nothing", rule="invalid-field", where="removed-data-files")
+    if intent.wap_id is not None and not intent.stage:
+        raise InvalidIntent("is for staged snapshots only", rule="invalid-field", where="wap-id")
 
 
-def _check_unique(paths: tuple[str, ...] | list[str], *, where: str) -> None:
-    seen: set[str] = set()
-    for path in paths:
-        if path in seen:
-            raise InvalidIntent(f"names {path!r} twice", rule="duplicate-file", where=where)
-        seen.add(path)
+def _check_unique(names: Sequence[tuple[str, int | None]], *, where: str) -> None:
+    seen: set[tuple[str, int | None]] = set()
+    for name in names:
+        if name in seen:
+            raise InvalidIntent(f"names {name[0]!r} twice", rule="duplicate-file", where=where)
+        seen.add(name)
 
 
 def _check_maps(file: ContentFile, *, where: str) -> None:
