@@ -1,0 +1,74 @@
+"""The benchmarks: ``python -m tests.bench [ROW …]``. See ``docs/benchmarks.md``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+
+import msgspec
+from rich.console import Console
+
+from tests.bench.backlog import backlog_json
+from tests.bench.echo_ceiling import writers_64_echo
+from tests.bench.many_writers import writers_16
+from tests.bench.measurement import Measurement, commit, not_measured, notes_of, table_of
+from tests.bench.one_writer import one_writer
+from tests.bench.options import Options
+
+ROWS: dict[str, Callable[[Options], list[Measurement]]] = {
+    "one-writer": one_writer,
+    "writers-16": writers_16,
+    "writers-64-echo": writers_64_echo,
+    "backlog-json": backlog_json,
+}
+
+TABLE_WIDTH = 110
+"""Characters that the table takes where output is no terminal."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run rows and print them; 1 when one could not be measured."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
+    parser.add_argument("rows", nargs="*", metavar="ROW", help=f"{', '.join(ROWS)} (default: all)")
+    parser.add_argument("--seconds", type=float, default=Options().seconds, help="of each closed loop (%(default)g)")
+    parser.add_argument("--intents", type=int, default=Options().intents, help="in the backlog (%(default)s)")
+    parser.add_argument("--json", action="store_true", help="only the JSON lines, no table")
+    chosen = parser.parse_args(arguments)
+    unknown = [row for row in chosen.rows if row not in ROWS]
+    if unknown:
+        parser.error(f"there is no row {', '.join(unknown)}; there are {', '.join(ROWS)}")
+    if chosen.seconds <= 0 or chosen.intents < 1:
+        parser.error("--seconds and --intents must be more than nothing")
+    progress = Console(stderr=True)
+    progress.print(f"measuring {commit()}", highlight=False)
+    options = Options(seconds=chosen.seconds, intents=chosen.intents)
+    done: list[Measurement] = []
+    for row in chosen.rows or ROWS:
+        load = " ".join(f"{value:.1f}" for value in os.getloadavg())
+        progress.print(f"{row} …  (load {load})", highlight=False)
+        done += _measure(row, options)
+    if not chosen.json:
+        console = Console()
+        console.width = max(console.width, TABLE_WIDTH)
+        console.print(table_of(done))
+        for note in notes_of(done):
+            console.print(note, markup=False, highlight=False, soft_wrap=True)
+    for measurement in done:
+        print(msgspec.json.encode(measurement).decode())
+    return int(any(measurement.error for measurement in done))
+
+
+def _measure(row: str, options: Options) -> list[Measurement]:
+    """One row; what goes wrong in it is said in its place."""
+    try:
+        return ROWS[row](options)
+    except Exception as error:  # noqa: BLE001 - the other rows are measured all the same
+        traceback.print_exc()
+        return [not_measured(row, f"{type(error).__name__}: {error}"[:500])]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

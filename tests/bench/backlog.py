@@ -1,0 +1,108 @@
+"""Row `backlog-json`: intents queued while the daemon stands still, then drained; against raw reads of the queue."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import redis
+
+from firn.model.sharding import shard_of
+from firn.storage.intent_streams import (
+    GROUP,
+    INTENT_FIELD,
+    OUTCOME_FIELD,
+    REPLY_LENGTH_MAX,
+    SHARDS_DEFAULT,
+    StreamNames,
+)
+from tests.bench.deployment import deployment
+from tests.bench.measurement import Measurement, measured, median
+from tests.bench.options import Options
+from tests.bench.wire import AppendTemplate
+
+TABLE = "bench.backlog"
+RAW_TAKE = 512
+"""Entries per raw read: as many as the daemon takes."""
+
+RAW_RUNS = 3
+REPLY_STREAMS_OF = REPLY_LENGTH_MAX // 2
+"""Intents per reply stream: Redis keeps only so many replies in one."""
+
+DRAIN_S_MAX = 300.0
+PEER = "raw XREADGROUP and XACK of the same entries"
+
+
+class _Status(msgspec.Struct, rename="kebab"):
+    intent_id: str
+    status: str
+
+
+def backlog_json(options: Options) -> list[Measurement]:
+    """Intents a second from the first moment that the daemon may work to the last outcome."""
+    with deployment() as firn, redis.Redis.from_url(firn.redis_url, socket_timeout=60) as client:
+        view = firn.create_table(TABLE)
+        run = uuid.uuid4().hex
+        replies = [f"firn:replies:{run}-{n}" for n in range(-(-options.intents // REPLY_STREAMS_OF))]
+        templates = [AppendTemplate(TABLE, folder=view.location, reply_to=reply, seed=reply) for reply in replies]
+        made = [templates[n % len(templates)].next() for n in range(options.intents)]
+        payloads = [payload for _, payload in made]
+        raw = [_raw(client, payloads) for _ in range(RAW_RUNS)]
+        with firn.daemon.standing_still():
+            _queue(client, StreamNames().intents(shard_of(TABLE, shards=SHARDS_DEFAULT)), payloads)
+        seconds, failures = _drain(client, replies, {intent_id for intent_id, _ in made})
+        if not failures:
+            firn.check_total(TABLE, files=options.intents)
+        note = f"{firn.daemon.intents_per_batch():.0f} intents a batch; {len(payloads[0])} bytes an intent"
+    return [
+        measured(
+            "backlog-json", value=options.intents / seconds, unit="intents/s", peer=median(raw), peer_name=PEER,
+            target=0.12, n=options.intents, note=note, failures=failures,
+        )
+    ]  # fmt: skip
+
+
+def _queue(client: redis.Redis, stream: str, payloads: Sequence[bytes]) -> None:
+    for start in range(0, len(payloads), RAW_TAKE):
+        pipeline = client.pipeline(transaction=False)
+        for payload in payloads[start : start + RAW_TAKE]:
+            pipeline.execute_command("XADD", stream, "*", INTENT_FIELD, payload)
+        pipeline.execute()
+
+
+def _raw(client: redis.Redis, payloads: Sequence[bytes]) -> float:
+    """Entries a second of a loop that takes and acknowledges."""
+    stream = f"bench:raw:{uuid.uuid4().hex}"
+    _queue(client, stream, payloads)
+    client.xgroup_create(stream, GROUP, id="0")
+    started = time.monotonic()
+    done = 0
+    while done < len(payloads):
+        found: Any = client.xreadgroup(GROUP, "raw", {stream: ">"}, count=RAW_TAKE)
+        entries = found[0][1]
+        client.xack(stream, GROUP, *(entry_id for entry_id, _ in entries))
+        done += len(entries)
+    rate = done / (time.monotonic() - started)
+    client.delete(stream)
+    return rate
+
+
+def _drain(client: redis.Redis, replies: Sequence[str], waiting: set[str]) -> tuple[float, int]:
+    """Seconds until the last outcome has come, and how many were no commits."""
+    started = time.monotonic()
+    cursors: dict[Any, Any] = dict.fromkeys((reply.encode() for reply in replies), "0-0")
+    decoder = msgspec.json.Decoder(_Status)
+    failures = 0
+    while waiting:
+        assert time.monotonic() - started < DRAIN_S_MAX, f"{len(waiting)} outcomes are left"
+        found: Any = client.xread(cursors, block=1000, count=RAW_TAKE)
+        for stream, entries in found:
+            cursors[stream] = entries[-1][0]
+            for _, fields in entries:
+                outcome = decoder.decode(fields[OUTCOME_FIELD.encode()])
+                waiting.discard(outcome.intent_id)
+                failures += outcome.status != "committed"
+    return time.monotonic() - started, failures

@@ -1,0 +1,91 @@
+"""`firn serve` as a process, with its defaults but for addresses."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from firn.coordinator.embedded.server import free_port
+
+READY_S = 30.0
+EXIT_S = 30.0
+
+
+class Daemon:
+    """A running daemon."""
+
+    def __init__(self, process: subprocess.Popen[bytes], *, http: str) -> None:
+        self._process = process
+        self._http = http
+
+    @contextlib.contextmanager
+    def standing_still(self) -> Iterator[None]:
+        """Its clock is stopped meanwhile; ZooKeeper must not lose patience."""
+        self._process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._process.send_signal(signal.SIGCONT)
+
+    def stop(self) -> None:
+        """Have it drain and end."""
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+            try:
+                self._process.wait(EXIT_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+
+    def intents_per_batch(self) -> float:
+        """Of all batches so far."""
+        page = self.get("/metrics") or ""
+        values = dict(line.rpartition(" ")[::2] for line in page.splitlines() if not line.startswith("#"))
+        return float(values["firn_batch_intents_sum"]) / float(values["firn_batch_intents_count"])
+
+    def get(self, path: str) -> str | None:
+        """A page; None when it does not answer with 200."""
+        try:
+            with urllib.request.urlopen(f"{self._http}{path}", timeout=5) as answer:
+                text: str = answer.read().decode()
+                return text
+        except (urllib.error.URLError, OSError):
+            return None
+
+    def wait_ready(self, log: Path) -> None:
+        """Wait until it can commit."""
+        ends_at = time.monotonic() + READY_S
+        while self._process.poll() is None and time.monotonic() < ends_at:
+            if self.get("/readyz") is not None:
+                return
+            time.sleep(0.05)
+        raise AssertionError(f"the daemon did not get ready; the end of its log:\n{log.read_text()[-2000:]}")
+
+
+@contextlib.contextmanager
+def running_daemon(folder: Path, settings: Mapping[str, str]) -> Iterator[Daemon]:
+    """A daemon with these settings (names without ``FIRN_``), its warehouse and its log in `folder`."""
+    port = free_port()
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("FIRN_")}
+    own = {"WAREHOUSE": str(folder / "warehouse"), "HTTP_PORT": str(port), **settings}
+    environment.update({f"FIRN_{name}": value for name, value in own.items()})
+    log = folder / "daemon.log"
+    with log.open("wb") as log_file:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "firn", "serve"],
+            env=environment, cwd=folder, stdout=log_file, stderr=log_file, start_new_session=True,
+        )  # fmt: skip
+    daemon = Daemon(process, http=f"http://127.0.0.1:{port}")
+    try:
+        daemon.wait_ready(log)
+        yield daemon
+    finally:
+        daemon.stop()

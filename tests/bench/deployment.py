@@ -1,0 +1,99 @@
+"""What a row runs on: real Redis and ZooKeeper, and one daemon, each a process of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from firn.coordinator.client import Client, TableView
+from firn.coordinator.embedded import RedisServer, ZooKeeperServer
+from firn.model.outcome import Committed
+from firn.storage.intent_streams import SHARDS_DEFAULT
+from tests.bench import lean_writers
+from tests.bench.daemon import READY_S, Daemon, running_daemon
+from tests.bench.data_files import SCHEMA, SPEC
+from tests.bench.measurement import PROJECT
+
+SESSION_TIMEOUT_S = 60
+"""A row may stop the daemon's clock while a queue fills."""
+
+T = TypeVar("T")
+
+
+class Deployment:
+    """Servers and a daemon for one row, and a folder for whatever else it needs."""
+
+    def __init__(self, folder: Path, *, redis_url: str, daemon: Daemon) -> None:
+        self.folder = folder
+        self.redis_url = redis_url
+        self.daemon = daemon
+
+    def client(self) -> Client:
+        """A client; close it."""
+        return Client(self.redis_url)
+
+    def create_table(self, table: str) -> TableView:
+        """A new table of 20 columns, empty."""
+        with self.client() as client:
+            created = client.create_table(table, SCHEMA, partition_spec=SPEC).result(READY_S)
+            assert isinstance(created, Committed), created
+            return client.table(table)
+
+    def check_total(self, table: str, *, files: int) -> None:
+        """The table has exactly the files that writers were told of."""
+        with self.client() as client:
+            snapshot = client.table(table).metadata.current_snapshot
+        assert snapshot is not None
+        assert snapshot.summary is not None
+        found = int(snapshot.summary["total-data-files"])
+        assert found == files, f"{files} files were committed by their outcomes, the table has {found}"
+
+    def drive(self, table: str, *, writers: int, seconds: float) -> lean_writers.Result:
+        """Closed-loop writers on a table of their own; what they were told is checked against the table."""
+        view = self.create_table(table)
+        plan = lean_writers.Plan(
+            redis_url=self.redis_url,
+            table=table,
+            folder=view.location,
+            shards=SHARDS_DEFAULT,
+            writers=writers,
+            seconds=seconds,
+        )
+        result = run_program("tests.bench.lean_writers", plan, answer=lean_writers.Result, timeout_s=seconds + 120)
+        if not result.failures:
+            self.check_total(table, files=result.all_committed)
+        return result
+
+
+@contextmanager
+def deployment() -> Iterator[Deployment]:
+    """Servers and a daemon in a new folder, gone at the end."""
+    with (
+        tempfile.TemporaryDirectory(prefix="firn-bench-", ignore_cleanup_errors=True) as folder,
+        RedisServer(fsync="everysec") as redis_server,
+        ZooKeeperServer() as zookeeper_server,
+    ):
+        settings = {
+            "REDIS_URL": redis_server.url,
+            "ZOOKEEPER": zookeeper_server.hosts,
+            "ZOOKEEPER_SESSION_TIMEOUT_S": str(SESSION_TIMEOUT_S),
+        }
+        with running_daemon(Path(folder), settings) as daemon:
+            yield Deployment(Path(folder), redis_url=redis_server.url, daemon=daemon)
+
+
+def run_program(module: str, plan: msgspec.Struct, *, answer: type[T], timeout_s: float) -> T:
+    """Run a program of this folder to its end; what it printed."""
+    done = subprocess.run(
+        [sys.executable, "-m", module, msgspec.json.encode(plan).decode()],
+        cwd=PROJECT, capture_output=True, timeout=timeout_s, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr.decode(errors="replace")[-2000:]
+    return msgspec.json.decode(done.stdout, type=answer)

@@ -1,0 +1,69 @@
+"""Row `writers-64-echo`: 64 writers on one table, against the same writers and a loop that only answers them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from firn.model.sharding import shard_of
+from firn.storage.intent_streams import SHARDS_DEFAULT, StreamNames
+from tests.bench import lean_writers
+from tests.bench.deployment import deployment, run_program
+from tests.bench.measurement import PROJECT, Measurement, measured, median, percentile
+from tests.bench.options import Options
+
+WRITERS = 64
+P99_MS_MAX = 40.0
+ECHO_TABLE = "bench.echo"
+PEER = "the echo ceiling: same writers, a loop that only takes, answers and acknowledges"
+
+
+def writers_64_echo(options: Options) -> list[Measurement]:
+    """Commits a second, between two measurements of the ceiling."""
+    with deployment() as firn:
+        before = _echo(firn.redis_url, "echo-before", seconds=options.seconds / 2)
+        ours = firn.drive("bench.writers", writers=WRITERS, seconds=options.seconds)
+        batch = firn.daemon.intents_per_batch()
+        after = _echo(firn.redis_url, "echo-after", seconds=options.seconds / 2)
+    assert ours.committed, ours.first_failure
+    p50, p99 = median(ours.latencies_ms), percentile(ours.latencies_ms, 99)
+    row = measured(
+        "writers-64-echo", value=ours.rate, unit="commits/s", peer=(before.rate + after.rate) / 2, peer_name=PEER,
+        target=0.45, n=ours.committed, failures=ours.failures,
+        note=f"{batch:.1f} intents a batch; ceiling {before.rate:.0f}/s before, {after.rate:.0f}/s after",
+    )  # fmt: skip
+    echo_p99 = percentile(before.latencies_ms + after.latencies_ms, 99)
+    latency = measured(
+        "writers-64-p99", value=p99, unit="ms", peer=P99_MS_MAX, peer_name=f"the limit of {P99_MS_MAX:g} ms",
+        target=1, n=ours.committed, failures=ours.failures, note=f"p50 {p50:.1f} ms; p99 of the ceiling {echo_p99:.1f}",
+    )  # fmt: skip
+    return [row, latency]
+
+
+def _echo(redis_url: str, prefix: str, *, seconds: float) -> lean_writers.Result:
+    plan = lean_writers.Plan(
+        redis_url=redis_url, table=ECHO_TABLE, folder="/nowhere", shards=SHARDS_DEFAULT, writers=WRITERS,
+        seconds=seconds, prefix=prefix,
+    )  # fmt: skip
+    with _echo_process(redis_url, StreamNames(prefix).intents(shard_of(ECHO_TABLE, shards=SHARDS_DEFAULT))):
+        result = run_program("tests.bench.lean_writers", plan, answer=lean_writers.Result, timeout_s=seconds + 120)
+    assert not result.failures, result.first_failure
+    return result
+
+
+@contextmanager
+def _echo_process(redis_url: str, stream: str) -> Iterator[None]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.bench.echo", redis_url, stream], cwd=PROJECT, stdout=subprocess.PIPE
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline().strip() == b"ready"
+        yield
+    finally:
+        process.kill()
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()

@@ -1,0 +1,139 @@
+"""Closed-loop writers that cost next to nothing: a program, run as ``-m tests.bench.lean_writers '<Plan as JSON>'``.
+
+Each writer has one intent under way and a reply stream of its own, and sends the next when it hears of an outcome. All
+of them share one thread and one connection, so that the two cores are left to what is measured.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+import uuid
+from typing import Any
+
+import msgspec
+import redis
+
+from firn.model.sharding import shard_of
+from firn.storage.intent_streams import INTENT_FIELD, OUTCOME_FIELD, StreamNames
+from tests.bench.wire import AppendTemplate
+
+GIVE_UP_S = 30.0
+"""After the end, how long outcomes are waited for."""
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What to do. The first `warm_up_s` of the time are not measured; `prefix` begins the names of intent streams."""
+
+    redis_url: str
+    table: str
+    folder: str
+    shards: int
+    writers: int
+    seconds: float
+    warm_up_s: float = 1.0
+    prefix: str = "firn"
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """What the writers saw: outcomes within the measured time, each one's latency, and what was not committed."""
+
+    seconds: float
+    committed: int
+    latencies_ms: list[float]
+    failures: int
+    all_committed: int
+    """Including those before and after the measured time."""
+    first_failure: str = ""
+
+    @property
+    def rate(self) -> float:
+        """Commits a second."""
+        return self.committed / self.seconds
+
+
+class _Status(msgspec.Struct, rename="kebab"):
+    intent_id: str
+    status: str
+
+
+class _Writers:
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._redis = redis.Redis.from_url(plan.redis_url, socket_timeout=60)
+        names = StreamNames(plan.prefix)
+        self._intents = names.intents(shard_of(plan.table, shards=plan.shards))
+        run = uuid.uuid4().hex
+        self._templates = {
+            f"firn:replies:{run}-{number}".encode(): AppendTemplate(
+                plan.table, folder=plan.folder, reply_to=f"firn:replies:{run}-{number}", seed=number
+            )
+            for number in range(plan.writers)
+        }
+        self._cursors: dict[Any, Any] = dict.fromkeys(self._templates, "0-0")
+        self._out: dict[str, float] = {}
+        self._decoder = msgspec.json.Decoder(_Status)
+        self._latencies: list[float] = []
+        self._committed = self._all_committed = self._failures = 0
+        self._first_failure = ""
+
+    def run(self) -> Result:
+        """Drive the writers for the time of the plan."""
+        measure_from = time.monotonic() + self._plan.warm_up_s
+        ends_at = measure_from + self._plan.seconds
+        self._send(list(self._templates))
+        while self._out and time.monotonic() < ends_at + GIVE_UP_S:
+            free = self._hear(measure_from, ends_at)
+            if time.monotonic() < ends_at:
+                self._send(free)
+        if self._out:
+            self._failures += len(self._out)
+            self._first_failure = self._first_failure or f"{len(self._out)} intents without an outcome"
+        return Result(
+            seconds=self._plan.seconds, committed=self._committed, latencies_ms=self._latencies,
+            failures=self._failures, all_committed=self._all_committed, first_failure=self._first_failure,
+        )  # fmt: skip
+
+    def _send(self, writers: list[bytes]) -> None:
+        if not writers:
+            return
+        pipeline = self._redis.pipeline(transaction=False)
+        made = [self._templates[writer].next() for writer in writers]
+        for _, payload in made:
+            pipeline.execute_command("XADD", self._intents, "*", INTENT_FIELD, payload)
+        now = time.monotonic()
+        self._out.update((intent_id, now) for intent_id, _ in made)
+        pipeline.execute()
+
+    def _hear(self, measure_from: float, ends_at: float) -> list[bytes]:
+        """The writers whose intents have an outcome now."""
+        found: Any = self._redis.xread(self._cursors, block=1000)
+        now = time.monotonic()
+        free = []
+        for stream, entries in found:
+            self._cursors[stream] = entries[-1][0]
+            for _, fields in entries:
+                outcome = self._decoder.decode(fields[OUTCOME_FIELD.encode()])
+                sent_at = self._out.pop(outcome.intent_id, None)
+                if sent_at is None:
+                    continue  # told twice
+                free.append(stream)
+                if outcome.status != "committed":
+                    self._failures += 1
+                    self._first_failure = self._first_failure or fields[OUTCOME_FIELD.encode()].decode()
+                    continue
+                self._all_committed += 1
+                if measure_from <= now < ends_at:
+                    self._committed += 1
+                    self._latencies.append((now - sent_at) * 1000)
+        return free
+
+
+def main() -> None:
+    """Run the plan and print the result."""
+    plan = msgspec.json.decode(sys.argv[1], type=Plan)
+    sys.stdout.buffer.write(msgspec.json.encode(_Writers(plan).run()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,12 @@
+"""What can be chosen of a run."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """`seconds` that closed loops are measured for, and `intents` in a backlog."""
+
+    seconds: float = 10.0
+    intents: int = 5_000
