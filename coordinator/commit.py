@@ -14,6 +14,7 @@ from firn.coordinator.pending import Pending
 from firn.coordinator.replay.decision import Applied, Decision, Refused
 from firn.coordinator.replay.draft import DraftManifest, ManifestRef
 from firn.coordinator.replay.engine import replay
+from firn.coordinator.replay.places import places_beside
 from firn.coordinator.replay.working import Attempt, Placement, Working
 from firn.coordinator.table_catalogs import JOURNAL_HEAD
 from firn.coordinator.table_reader import TableReader
@@ -105,6 +106,7 @@ def prepare(
         limits=plan.limits,
     )
     working.waiting = plan.waiting
+    working.also_at = () if pointer is None or pointer.dropped else pointer.also_at
     decisions = decide(working, plan.pendings)
     if pointer is None and working.metadata is None:
         moved = _Moved(None, None)
@@ -391,6 +393,7 @@ def _pointer(
             catalog=working.catalog,
             uuid=metadata.table_uuid,
             location=metadata.location,
+            also_at=places_beside(metadata),
             metadata_location=new_location,
             metadata_digest=digest,
             journal_head=segment.location,
@@ -401,9 +404,16 @@ def _pointer(
         metadata_location=new_location,
         metadata_digest=digest if new_location != state.pointer.metadata_location else state.pointer.metadata_digest,
         location=metadata.location,
+        also_at=_also_at(state.pointer, metadata),
         journal_head=segment.location,
         watermarks=watermarks,
     )
+
+
+def _also_at(pointer: Pointer, metadata: TableMetadata) -> tuple[str, ...]:
+    """Where the table has files beside its location; a place that it had once stays its own, for the files there."""
+    places = (*pointer.also_at, pointer.location, *places_beside(metadata))
+    return tuple(dict.fromkeys(place for place in places if place != metadata.location))
 
 
 WATERMARKS_KEPT = 8

@@ -23,6 +23,7 @@ from firn.coordinator.pending import Pending
 from firn.coordinator.publish import Publisher
 from firn.coordinator.repeats import sort_out
 from firn.coordinator.replay.decision import Refused
+from firn.coordinator.replay.places import chooses_places
 from firn.coordinator.replay.working import Attempt, Placement
 from firn.coordinator.table_catalogs import TableCatalogs
 from firn.coordinator.table_locations import LOCATIONS_LOCK, TableLocations
@@ -152,13 +153,13 @@ class Lane:
             await self._let_go()
 
     def _next_batch(self) -> list[Pending]:
-        """What has gathered, up to the limits; creating or dropping the table is a batch of its own."""
+        """What has gathered, up to the limits; creating, moving or dropping the table is a batch of its own."""
         batch: list[Pending] = []
         size = 0
         now_ms = self._shop.wall_ms()
         while self._queue and len(batch) < self._shop.limits.batch_intents_max:
             pending = self._queue[0]
-            alone = isinstance(pending.decoded.intent, CreateTable | RegisterTable | DropTable)
+            alone = isinstance(pending.decoded.intent, DropTable) or chooses_places(pending.decoded.intent)
             size += pending.decoded.size
             if batch and (alone or size > self._shop.limits.batch_bytes_max):
                 break
@@ -374,14 +375,23 @@ class Lane:
         self._stale = False
 
     async def _placement(self, batch: Sequence[Pending], lease: Lease) -> tuple[list[Lease], Placement]:
-        """The leases that the swap needs, and where tables may be; a create holds the lock over all locations too."""
+        """The leases that the swap needs, and where tables may be.
+
+        Whoever chooses a place holds the lock over all of them too.
+        """
         shop = self._shop
-        if not isinstance(batch[0].decoded.intent, CreateTable | RegisterTable):
+        if not any(chooses_places(p.decoded.intent) for p in batch):
             return [lease], Placement(warehouse=shop.warehouse, allowed=shop.allowed)
         extra = await self._unless_retired(shop.leases.acquire(LOCATIONS_LOCK, timeout_s=LOCK_TIMEOUT_S))
         if extra is None:
             raise Unavailable(f"the lock over table locations was not free within {LOCK_TIMEOUT_S:.0f} s")
-        taken = await shop.locations.all()
+        try:
+            taken = await shop.locations.all()
+            if self._state.pointer is not None:
+                await shop.locations.announce_move()
+        except BaseException:
+            await shop.leases.release(extra)  # or the next attempt waits for this one's lock
+            raise
         placement = Placement(warehouse=shop.warehouse, allowed=shop.allowed, taken=taken, file_system=shop.file_system)
         return [lease, extra], placement
 

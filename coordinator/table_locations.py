@@ -1,7 +1,8 @@
-"""Where all tables are: read when a table is created, so that no two tables overlap.
+"""Where all tables are: read when a table is given a place, so that no two tables overlap.
 
-A table's location hardly ever changes, so it is read once and remembered; only the list of names is read each time.
-Creations hold `LOCATIONS_LOCK` from this reading to their swap, on whichever daemon they run.
+Places hardly ever change, so they are read once and remembered; only the list of names, and whether any table was moved
+(by whichever daemon), is read each time. Whoever gives a table a place holds `LOCATIONS_LOCK` from this reading to the
+swap.
 """
 
 from __future__ import annotations
@@ -19,19 +20,28 @@ READS_AT_ONCE: Final = 64
 
 
 class TableLocations:
-    """Locations by table name."""
+    """Places by table name: the location, then those where the table has files besides."""
 
     def __init__(self, pointers: Pointers) -> None:
         self._pointers = pointers
-        self._known: dict[str, str] = {}
+        self._known: dict[str, tuple[str, ...]] = {}
+        self._moves = 0
 
-    async def all(self) -> dict[str, str]:
-        """The location of every table that exists now."""
+    async def all(self) -> dict[str, tuple[str, ...]]:
+        """The places of every table that exists now."""
+        moves = await self._pointers.moves()
+        if moves != self._moves:
+            self._known.clear()
+            self._moves = moves
         names = await self._pointers.list()
         missing = [name for name in names if name not in self._known]
         for start in range(0, len(missing), READS_AT_ONCE):
             await asyncio.gather(*(self._learn(name) for name in missing[start : start + READS_AT_ONCE]))
         return {name: self._known[name] for name in names if self._known.get(name)}
+
+    async def announce_move(self) -> None:
+        """Make every daemon read the places anew before it gives one away; call it before the swap that moves."""
+        await self._pointers.note_move()
 
     async def _learn(self, name: str) -> None:
         try:
@@ -39,8 +49,8 @@ class TableLocations:
         except NotFound:
             return
         if not pointer.dropped:  # a dropped name may come back somewhere else: do not remember it
-            self._known[name] = pointer.location
+            self._known[name] = (pointer.location, *pointer.also_at)
 
     def forget(self, name: str) -> None:
-        """The table was created, dropped or moved: read it again next time."""
+        """The table was created or dropped: read it again next time."""
         self._known.pop(name, None)

@@ -12,7 +12,7 @@ from typing import Final, get_args
 
 import msgspec
 
-from firn.model.operations.common import ContentFile, CountMap, ValueMap
+from firn.model.operations.common import ContentFile, CountMap, Operation, ValueMap
 from firn.model.operations.files import (
     Append,
     DeleteFileRef,
@@ -29,6 +29,7 @@ from firn.model.operations.files import (
 )
 from firn.model.operations.refs import RefOperation
 from firn.model.operations.tables import CreateTable, DropTable, RegisterTable
+from firn.model.operations.upkeep import UpkeepOperation
 
 __all__ = [
     "INTENT_FIELD",
@@ -42,6 +43,7 @@ __all__ = [
     "DeleteFiles",
     "DeleteWhere",
     "DropTable",
+    "FileOperation",
     "Intent",
     "Overwrite",
     "RegisterTable",
@@ -54,6 +56,7 @@ __all__ = [
     "added_files",
     "digest_of",
     "encode_intent",
+    "removed_delete_files",
     "removed_files",
 ]
 
@@ -63,7 +66,7 @@ INTENT_FIELD: Final = b"intent"
 REPLY_STREAM_PREFIX: Final = "firn:replies:"
 """Where outcomes may be sent to: a writer must not make the daemon write to any other key."""
 
-Intent = FileIntent | CreateTable | RegisterTable | DropTable | RefOperation
+Intent = FileIntent | CreateTable | RegisterTable | DropTable | RefOperation | UpkeepOperation
 
 OPERATIONS: Final[dict[type, str]] = {operation: str(operation.__struct_config__.tag) for operation in get_args(Intent)}
 """Operation name by struct, as on the wire."""
@@ -85,13 +88,18 @@ def digest_of(intent: Intent) -> str:
     return hashlib.blake2b(_CANONICAL.encode(bare), digest_size=16).hexdigest()
 
 
-def added_files(intent: Intent) -> tuple[ContentFile, ...]:
+def added_files(intent: Operation) -> tuple[ContentFile, ...]:
     """Data and delete files that the intent would add; those inside manifests are not among them."""
     if not isinstance(intent, FileOperation):
         return ()
     return (*getattr(intent, "data_files", ()), *getattr(intent, "delete_files", ()))
 
 
-def removed_files(intent: Intent) -> tuple[str, ...]:
+def removed_files(intent: Operation) -> tuple[str, ...]:
     """Locations of data files that the intent would remove by name."""
     return getattr(intent, "removed_data_files", ())
+
+
+def removed_delete_files(intent: Operation) -> tuple[DeleteFileRef, ...]:
+    """Delete files that the intent would remove by name."""
+    return getattr(intent, "removed_delete_files", ())

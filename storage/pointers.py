@@ -15,6 +15,7 @@ import structlog
 from firn.model.errors import CorruptFile, Fenced, InvalidInput, Misconfigured, NotFound, Unavailable, UnknownOutcome
 from firn.storage.leases import Lease
 from firn.storage.sessions import (
+    MULTI_ANY_VERSION,
     ZNODE_BYTES_MAX,
     Check,
     Create,
@@ -31,6 +32,9 @@ from firn.storage.sessions import (
 
 TABLES: Final = "/tables"
 
+MOVES: Final = "/table-moves"
+"""Its version counts how often a table was given another place."""
+
 SWAP_BYTES_MAX: Final = 512 * 1024
 """All pointers of one swap together: a multi is one packet, and ZooKeeper's is 1 MiB."""
 
@@ -44,7 +48,8 @@ class Pointer(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     ``v<N>.metadata.json`` (then the pointer follows it). `metadata_digest` is of the metadata file's bytes.
     `journal_head` is the newest journal segment. `watermarks` maps ``<stream epoch>/<shard>`` to the last stream entry
     that is decided. A `dropped` table's pointer stays, so that its journal does: what was committed to it is still
-    answered. Members that this version does not know are kept in `extra`.
+    answered. `also_at` are places beside `location` in which the table has files: where it was before, where its
+    properties put files. Members that this version does not know are kept in `extra`.
     """
 
     table: str
@@ -57,6 +62,7 @@ class Pointer(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     journal_head: str | None = None
     watermarks: dict[str, str] = {}
     dropped: bool = False
+    also_at: tuple[str, ...] = ()
     extra: dict[str, Any] = {}
 
 
@@ -130,6 +136,19 @@ class Pointers:
             except InvalidInput as error:
                 _log.warning("pointer.foreign-node", node=name, error=str(error))
         return sorted(names)
+
+    async def moves(self) -> int:
+        """A number that rises whenever a table is given another place: who remembers places must forget them then."""
+        try:
+            _, stat = await self._session.sync_get(MOVES)
+        except NotFound:
+            return 0
+        return stat.version
+
+    async def note_move(self) -> None:
+        """Say that a table is about to be given another place; before the swap, under the lock over all places."""
+        await self._session.ensure_path(MOVES)
+        await self._session.set(MOVES, b"", version=MULTI_ANY_VERSION)
 
     async def swap(self, changes: Sequence[PointerChange], *, leases: Sequence[Lease]) -> SwapOutcome:
         """Apply all of `changes` if every lease still stands and every pointer is where it was expected; else none.

@@ -9,7 +9,9 @@ from firn.coordinator.replay.append import AppendGroup, bind_append
 from firn.coordinator.replay.cherry_pick import cherry_pick, publish
 from firn.coordinator.replay.decision import Decision, Refusal
 from firn.coordinator.replay.delete_files import delete_files
+from firn.coordinator.replay.expiry import expire_snapshots
 from firn.coordinator.replay.history import roll_back, set_current_snapshot
+from firn.coordinator.replay.properties import set_location, update_properties, upgrade_format
 from firn.coordinator.replay.refs import (
     create_branch,
     create_tag,
@@ -20,6 +22,12 @@ from firn.coordinator.replay.refs import (
     set_retention,
 )
 from firn.coordinator.replay.replace import replace
+from firn.coordinator.replay.statistics import (
+    remove_partition_statistics,
+    remove_statistics,
+    set_partition_statistics,
+    set_statistics,
+)
 from firn.coordinator.replay.tables import create_table, drop_table, register_table
 from firn.coordinator.replay.working import Working
 from firn.model.intent import Append, CreateTable, DeleteFiles, DropTable, Intent, RegisterTable, Replace
@@ -35,6 +43,16 @@ from firn.model.operations.refs import (
     SetCurrentSnapshot,
     SetRef,
     SetRetention,
+)
+from firn.model.operations.upkeep import (
+    ExpireSnapshots,
+    RemovePartitionStatistics,
+    RemoveStatistics,
+    SetLocation,
+    SetPartitionStatistics,
+    SetStatistics,
+    UpdateProperties,
+    UpgradeFormat,
 )
 
 
@@ -91,5 +109,13 @@ OPERATIONS: Final[dict[type, Callable[[Working, Any], Decision]]] = {
     SetCurrentSnapshot: set_current_snapshot,
     CherryPick: cherry_pick,
     Publish: publish,
+    ExpireSnapshots: expire_snapshots,
+    UpdateProperties: update_properties,
+    SetLocation: set_location,
+    SetStatistics: set_statistics,
+    RemoveStatistics: remove_statistics,
+    SetPartitionStatistics: set_partition_statistics,
+    RemovePartitionStatistics: remove_partition_statistics,
+    UpgradeFormat: upgrade_format,
 }
 """How each operation is replayed; appends are grouped instead (`firn.coordinator.replay.append`)."""

@@ -39,9 +39,9 @@ def bind_added(working: Working, files: Sequence[ContentFile], *, where: str) ->
 
 
 def require_allowed(working: Working, location: str, *, where: str) -> None:
-    """Refuse a file that is not inside the table's location (or its ``write.data.path``)."""
+    """Refuse a file that is not inside the table's location (or `write.data.path`), now or before it moved."""
     assert working.metadata is not None
-    roots = [working.metadata.location]
+    roots = [working.metadata.location, *working.also_at]
     if data_path := working.metadata.properties.get(WRITE_DATA_PATH):
         roots.append(data_path)
     try:

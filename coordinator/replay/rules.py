@@ -133,6 +133,24 @@ CANNOT_PICK: Final = _rule("cannot-pick", "replan", "A change is repeated on a s
 CHANGED_PARTITION: Final = _rule(
     "changed-partition", "replan", "A partition holds what was to be replaced beside what replaced it."
 )
+GC_DISABLED: Final = _rule("gc-disabled", "fix", "Files go that other tables share.")
+
+# Properties, location, format version.
+EXPECTATION_FAILED: Final = _rule(
+    "expectation-failed", "replan", "A setting is undone by a writer who never knew of it."
+)
+INVALID_PROPERTY: Final = _rule("invalid-property", "fix", "A setting that nobody can read fails every later commit.")
+RESERVED_PROPERTY: Final = _rule(
+    "reserved-property", "fix", "A table loses its journal, or a property stands in for a field of the table."
+)
+LOCATION_FIXED: Final = _rule(
+    "location-fixed", "fix", "A table that engines open by its path is not where they look for it."
+)
+FORMAT_DOWNGRADE: Final = _rule(
+    "format-downgrade",
+    "fix",
+    "What only the newer format can say is lost: sequence numbers, row ids, deletion vectors.",
+)
 
 # Files.
 NOT_A_DATA_FILE: Final = _rule("not-a-data-file", "fix", "A delete file is read as rows.")

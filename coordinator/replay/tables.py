@@ -8,15 +8,15 @@ from urllib.parse import quote
 
 from firn.coordinator.replay import rules
 from firn.coordinator.replay.decision import Applied
+from firn.coordinator.replay.places import require_inside, require_own, require_own_places
 from firn.coordinator.replay.working import Catalog, Working
-from firn.model.errors import FirnError, InvalidInput, Unavailable
+from firn.model.errors import FirnError, Unavailable
 from firn.model.intent import CreateTable, DropTable, RegisterTable
 from firn.model.metadata import TableMetadata
 from firn.model.metadata_create import new_table_metadata
 from firn.model.partitioning import PartitionSpec, spec_from_json
 from firn.model.schema import schema_from_json
 from firn.model.sorting import UNSORTED, order_from_json
-from firn.storage.locations import is_within, normalize, overlap
 
 TABLE_UUIDS: Final = uuid.UUID("5b0f6a52-6e26-5c1e-8a2c-8d6a7f2f9b11")
 """Namespace from which table uuids are derived: the same create intent makes the same table on every attempt."""
@@ -27,6 +27,7 @@ def create_table(working: Working, intent: CreateTable) -> Applied:
     if working.metadata is not None:
         rules.TABLE_EXISTS.refuse(f"{working.table!r} exists already")
     location = _location(working, intent.location)
+    require_own_places(working, intent.properties)
     table_uuid = intent.table_uuid or str(uuid.uuid5(TABLE_UUIDS, intent.intent_id))
     if _left_by_an_attempt(working, intent, location, table_uuid=table_uuid):
         return Applied()
@@ -68,7 +69,7 @@ def register_table(working: Working, intent: RegisterTable) -> Applied:
     _location(working, metadata.location)
     for snapshot in metadata.snapshots:
         if snapshot.manifest_list is not None:
-            _require_inside(working, snapshot.manifest_list, where=f"snapshot {snapshot.snapshot_id}")
+            require_inside(working, snapshot.manifest_list, where=f"snapshot {snapshot.snapshot_id}")
     _adopt(working, metadata, at=metadata_location, catalog=intent.catalog)
     return Applied(snapshot_id=metadata.current_snapshot_id)
 
@@ -78,10 +79,10 @@ def _registered_location(working: Working, intent: RegisterTable) -> str:
     if intent.catalog == "metastore":
         if intent.metadata_location is None or intent.location is not None:
             rules.INVALID_FIELD.refuse("a metastore table is given by its metadata-location")
-        return _require_inside(working, intent.metadata_location, where="metadata-location")
+        return require_inside(working, intent.metadata_location, where="metadata-location")
     if intent.location is None or intent.metadata_location is not None:
         rules.INVALID_FIELD.refuse("a file-system table is given by its location")
-    location = _require_inside(working, intent.location, where="location")
+    location = require_inside(working, intent.location, where="location")
     assert working.placement.file_system is not None
     newest = working.placement.file_system.newest(location)
     if newest is None:
@@ -135,19 +136,6 @@ def drop_table(working: Working, intent: DropTable) -> Applied:
     return Applied()
 
 
-def _require_inside(working: Working, location: str, *, where: str) -> str:
-    """The location in its one spelling; refuses one that is in no place that tables may be in."""
-    allowed = working.placement.allowed
-    try:
-        normal = normalize(location)
-        inside = any(is_within(normal, root) for root in allowed)
-    except InvalidInput as error:
-        rules.LOCATION_NOT_ALLOWED.refuse(f"{where}: {error}")
-    if not inside:
-        rules.LOCATION_NOT_ALLOWED.refuse(f"{where}: {location[:300]!r} is in none of {', '.join(allowed)}")
-    return normal
-
-
 def default_location(table: str, *, warehouse: str) -> str:
     """Where a table lives unless it is told otherwise: ``<warehouse>/<namespace>/<name>``, percent-encoded.
 
@@ -160,10 +148,5 @@ def default_location(table: str, *, warehouse: str) -> str:
 
 def _location(working: Working, wanted: str | None) -> str:
     """Where the table is to be: a place where tables may be, and that is no other table's."""
-    placement = working.placement
-    location = wanted or default_location(working.table, warehouse=placement.warehouse)
-    location = _require_inside(working, location, where="location")
-    for other, taken in placement.taken.items():
-        if other != working.table and overlap(location, taken):
-            rules.LOCATION_TAKEN.refuse(f"location: {location!r} overlaps with {taken!r} of table {other!r}")
-    return location
+    location = wanted or default_location(working.table, warehouse=working.placement.warehouse)
+    return require_own(working, location, where="location")

@@ -79,11 +79,11 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Placement(msgspec.Struct, frozen=True, kw_only=True):
-    """Where tables may be: `warehouse` holds new ones; `taken` are the locations of all other tables, by name."""
+    """Where tables may be: `warehouse` holds new ones; `taken` are the places of all tables, by name."""
 
     warehouse: str
     allowed: tuple[str, ...]
-    taken: Mapping[str, str] = {}
+    taken: Mapping[str, tuple[str, ...]] = {}
     file_system: FileSystemTables | None = None
     """To look for what is in a folder already."""
 
@@ -91,7 +91,8 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
 class Working:
     """One table under replay; rules read it, `commit` and the table operations change it.
 
-    `waiting` are intents queued behind the batch, `following` those of the batch behind the one that is replayed.
+    `also_at` are places beside its location where it has files (`Pointer.also_at`). `waiting` are intents queued behind
+    the batch, `following` those of the batch behind the one that is replayed.
     """
 
     def __init__(
@@ -113,6 +114,7 @@ class Working:
         self.attempt = attempt
         self.placement = placement
         self.limits = limits
+        self.also_at: tuple[str, ...] = ()
         self.waiting: Sequence[Intent] = ()
         self.following: Sequence[Intent] = ()
         self.change: TableChange = "none"

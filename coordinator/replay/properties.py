@@ -1,0 +1,102 @@
+"""Properties, location and format version of a table."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from firn.coordinator.replay import rules
+from firn.coordinator.replay.append import APPEND_MODE
+from firn.coordinator.replay.decision import Applied
+from firn.coordinator.replay.places import require_own, require_own_places
+from firn.coordinator.replay.working import Working
+from firn.coordinator.table_catalogs import JOURNAL_HEAD
+from firn.model import metadata_changes
+from firn.model.errors import InvalidInput
+from firn.model.metadata import TableMetadata
+from firn.model.name_mapping import NAME_MAPPING_PROPERTY, name_mapping_from_text
+from firn.model.operations.upkeep import SetLocation, UpdateProperties, UpgradeFormat
+from firn.model.table_properties import ENCRYPTION_KEY_ID, RESERVED
+
+APPEND_MODES: Final = ("merge", "per-intent")
+
+
+def update_properties(working: Working, intent: UpdateProperties) -> Applied:
+    """Set and remove properties key by key; keys that the intent does not name stay as somebody else has set them."""
+    both = sorted(intent.updates.keys() & set(intent.removals))
+    if both:
+        rules.INVALID_FIELD.refuse(f"sets and removes the same properties: {', '.join(both)}")
+    metadata = working.require(table_uuid=intent.table_uuid)
+    require_expected(metadata, intent)
+    require_not_reserved(intent)
+    require_own_places(working, intent.updates)
+    now_ms = working.attempt.now_ms
+    try:
+        _check_values(intent)
+        changed = metadata_changes.set_properties(metadata, intent.updates, now_ms=now_ms)
+    except InvalidInput as error:
+        rules.INVALID_PROPERTY.refuse(str(error))
+    changed = metadata_changes.remove_properties(changed, intent.removals, now_ms=now_ms)
+    if changed is not metadata:
+        working.change_metadata(changed)
+    return Applied()
+
+
+def set_location(working: Working, intent: SetLocation) -> Applied:
+    """Give new files another base location. The place that the table leaves stays its own: its files are there."""
+    metadata = working.require(table_uuid=intent.table_uuid)
+    if working.catalog == "file-system":
+        rules.LOCATION_FIXED.refuse(f"{working.table!r} is opened by its path, {metadata.location}")
+    location = require_own(working, intent.location, where="location")
+    changed = metadata_changes.set_location(metadata, location, now_ms=working.attempt.now_ms)
+    if changed is not metadata:
+        working.change_metadata(changed)
+    return Applied()
+
+
+def upgrade_format(working: Working, intent: UpgradeFormat) -> Applied:
+    """Bring the table to a newer format version; nothing happens when it has it already."""
+    metadata = working.require(table_uuid=intent.table_uuid)
+    if intent.format_version < metadata.format_version:
+        rules.FORMAT_DOWNGRADE.refuse(
+            f"the table has format version {metadata.format_version}, which cannot become {intent.format_version}"
+        )
+    try:
+        changed = metadata_changes.upgrade(metadata, intent.format_version, now_ms=working.attempt.now_ms)
+    except InvalidInput as error:
+        rules.INVALID_TABLE.refuse(str(error))
+    if changed is not metadata:
+        working.change_metadata(changed)
+    return Applied(details={"format-version": changed.format_version})
+
+
+def require_expected(metadata: TableMetadata, intent: UpdateProperties) -> None:
+    """Refuse when a property is not what its writer saw. Prevents: a setting undone by who never knew of it."""
+    for name, value in intent.expect.items():
+        found = metadata.properties.get(name)
+        if found != value:
+            rules.EXPECTATION_FAILED.refuse(f"property {name} is {_shown(found)} now, not {_shown(value)}")
+
+
+def _shown(value: str | None) -> str:
+    return "not set" if value is None else repr(value[:100])
+
+
+def require_not_reserved(intent: UpdateProperties) -> None:
+    """Refuse names that are not for setting.
+
+    Prevents: a file-system table that loses its journal with every answer in it; properties that engines would show in
+    place of the table's own fields; a table that firn cannot read any more.
+    """
+    guarded = RESERVED | {JOURNAL_HEAD, ENCRYPTION_KEY_ID.name}
+    named = sorted(guarded & {*intent.updates, *intent.removals})
+    if named:
+        rules.RESERVED_PROPERTY.refuse(f"not for setting or removing: {', '.join(named)}")
+
+
+def _check_values(intent: UpdateProperties) -> None:
+    mode = intent.updates.get(APPEND_MODE)
+    if mode is not None and mode not in APPEND_MODES:
+        raise InvalidInput(f"must be one of {', '.join(APPEND_MODES)}, not {mode[:40]!r}", where=APPEND_MODE)
+    mapping = intent.updates.get(NAME_MAPPING_PROPERTY)
+    if mapping is not None:
+        name_mapping_from_text(mapping)
