@@ -65,14 +65,19 @@ class Publisher:
         self._log = structlog.get_logger()
 
     def publish(self, segment: Segment, pendings: Sequence[Pending]) -> None:
-        """Everything that a won batch has to say."""
+        """Everything that a won batch has to say.
+
+        What is wrong in itself, and no other state of the table would make right, is set aside for people, too.
+        """
         event = table_event(segment, events_bytes_max=self._limits.event_bytes_max)
-        settlements = tuple(
-            self._settlement(pending, decided.outcome, operation=decided.operation)
-            for pending, decided in zip(pendings, segment.decided, strict=True)
-        )
+        settlements = []
+        for pending, decided in zip(pendings, segment.decided, strict=True):
+            settlement = self._settlement(pending, decided.outcome, operation=decided.operation)
+            if isinstance(decided.outcome, Rejected) and decided.outcome.hint == "fix":
+                settlement = self._set_aside(settlement, pending, decided.outcome, journaled=True)
+            settlements.append(settlement)
         self._put(
-            settlements,
+            tuple(settlements),
             () if event is None else (msgspec.json.encode(event),),
             [p.taken_at for p in pendings],
             places=_places(segment.batch),
@@ -98,10 +103,7 @@ class Publisher:
         if not own_id:
             settlement = msgspec.structs.replace(settlement, intent_id=None)
         if dead_letter:
-            settlement = msgspec.structs.replace(
-                settlement, dead_letter=_dead_letter(pending.entry, outcome, epoch=pending.epoch)
-            )
-            self._metrics.dead_letters.labels(outcome.rule).inc()
+            settlement = self._set_aside(settlement, pending, outcome)
         self._put((settlement,), (), [pending.taken_at])
 
     def dead_letter(
@@ -208,6 +210,13 @@ class Publisher:
                 )
         return msgspec.structs.replace(self._told(pending, outcome), event=event)
 
+    def _set_aside(
+        self, settlement: Settlement, pending: Pending, outcome: Rejected, *, journaled: bool = False
+    ) -> Settlement:
+        self._metrics.dead_letters.labels(outcome.rule).inc()
+        letter = _dead_letter(pending.entry, outcome, epoch=pending.epoch, journaled=journaled)
+        return msgspec.structs.replace(settlement, dead_letter=letter)
+
     def _told(self, pending: Pending, outcome: Outcome) -> Settlement:
         return Settlement(
             shard=pending.entry.shard,
@@ -243,13 +252,14 @@ def _rejected(intent_id: str, table: str, refused: Refused, *, limits: Limits) -
     )
 
 
-def _dead_letter(entry: Entry, outcome: Rejected, *, epoch: str) -> bytes:
+def _dead_letter(entry: Entry, outcome: Rejected, *, epoch: str, journaled: bool = False) -> bytes:
     payload = entry.payload if entry.payload is not None else b""
     letter: dict[str, Any] = {
         "epoch": epoch,
         "shard": entry.shard,
         "entry-id": entry.entry_id,
         "deliveries": entry.deliveries,
+        "journaled": journaled,
         "outcome": msgspec.to_builtins(outcome),
         "payload-bytes": len(payload),
     }

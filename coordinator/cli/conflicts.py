@@ -176,7 +176,7 @@ def _dead(reach: Reach) -> list[Conflict]:
                 outcome=outcome,
             )
             for letter_id, letter in reversed(letters)
-            if (outcome := _outcome(letter.outcome)) is not None
+            if not letter.journaled and (outcome := _outcome(letter.outcome)) is not None
         ]  # fmt: skip
 
     try:

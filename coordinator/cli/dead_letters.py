@@ -1,4 +1,4 @@
-"""`firn dead-letters`: what came through the streams and was no intent that could be put on record."""
+"""`firn dead-letters`: what came through the streams and was no intent, or one that is wrong in itself."""
 
 from __future__ import annotations
 
@@ -22,12 +22,16 @@ DEAD_LETTER_COLUMNS: Final = (
 
 
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
-    """A dead letter as it is stored; `payload` is the beginning of what could not be used."""
+    """A dead letter as it is stored.
+
+    `payload` is the beginning of what could not be used; `journaled` says that the rejection is on record with a table.
+    """
 
     entry_id: str
     epoch: str = ""
     shard: int = -1
     deliveries: int = 0
+    journaled: bool = False
     outcome: dict[str, Any] = {}
     payload_bytes: int = 0
     payload: str | None = None

@@ -5,12 +5,23 @@ from __future__ import annotations
 import asyncio
 from itertools import pairwise
 
+import msgspec
 import pytest
 
 from firn.coordinator.table_reader import TableReader
 from firn.model.intent import DropTable, encode_intent
 from firn.model.outcome import Committed, Rejected
-from tests.unit.coordinator.workbench import TABLE, Workbench, append, create, delete, new_id, path_of, replace
+from tests.unit.coordinator.workbench import (
+    TABLE,
+    Workbench,
+    append,
+    content_file,
+    create,
+    delete,
+    new_id,
+    path_of,
+    replace,
+)
 
 
 async def test_an_append_is_in_the_table_and_its_writer_is_told() -> None:
@@ -180,6 +191,23 @@ async def test_bad_entries_are_set_aside_and_the_queue_moves_on() -> None:
                 letters = await bench.streams.dead_letters()
     assert len(letters) == 3
     assert await bench.live() == ["a"]
+
+
+async def test_what_is_wrong_in_itself_is_set_aside_for_people_and_what_merely_lost_is_not() -> None:
+    bench = Workbench()
+    async with bench.daemon():
+        await bench.commit(create())
+        foreign = msgspec.structs.replace(content_file("a"), file_path="memory://elsewhere/a.parquet")
+        wrong = append(data_files=(foreign,))
+        assert (await bench.refuse(wrong)).rule == "location-not-allowed"
+        assert (await bench.refuse(delete("never"))).hint == "replan"
+        await bench.refuse(append("a", table="db.nowhere"))
+        letters = [msgspec.json.decode(letter.data) for letter in await bench.streams.dead_letters()]
+    assert [(letter["outcome"]["rule"], letter["journaled"]) for letter in letters] == [
+        ("location-not-allowed", True), ("unknown-table", False),
+    ]  # fmt: skip
+    assert letters[0]["outcome"]["intent-id"] == wrong.intent_id
+    assert letters[0]["entry-id"]
 
 
 async def test_an_entry_in_the_wrong_shard_is_moved_to_its_own() -> None:
