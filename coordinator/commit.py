@@ -122,6 +122,7 @@ def prepare(
         plan, state, working, outcomes=outcomes, retried=retried, lock_token=lock_token, attempt=attempt, moved=moved
     )
     files, manifests = _write_snapshots(working, plan.written)
+    files += working.drafted_files.items()
     files.append((segment.location, pack_segment(segment)))
     put = _metadata_file(state, working, moved=moved, segment=segment)
     digest = None if put is None else digest_of_bytes(put[1])

@@ -15,7 +15,9 @@ import msgspec
 from firn.coordinator.replay.draft import ManifestRef
 from firn.coordinator.replay.live_files import LiveFiles
 from firn.coordinator.replay.working import SUMMARY_BATCH, Head
-from firn.model.errors import CorruptFile, Unsupported
+from firn.model.datafile import DataFile
+from firn.model.deletion_vector import DeletionVector, from_blob
+from firn.model.errors import CorruptFile, InvalidInput, Unsupported
 from firn.model.limits import Limits
 from firn.model.manifest import ManifestEntry, ManifestFile
 from firn.model.manifest_inheritance import inherit
@@ -108,6 +110,26 @@ class TableReader:
         entries = self._stored.entries(metadata, manifest)
         self._keep(_key(manifest), _Cached(_memory_of(manifest.manifest_length), entries, inherited=True))
         return entries
+
+    def written_entries(self, metadata: TableMetadata, manifest: ManifestFile) -> Sequence[ManifestEntry]:
+        """The entries of a manifest that no snapshot has yet, exactly as a writer wrote them; not cached."""
+        return self._stored.written_entries(metadata, manifest)
+
+    def deletion_vector(self, file: DataFile) -> DeletionVector:
+        """The positions in a deletion vector.
+
+        Raises InvalidInput for one that is too large, NotFound, CorruptFile, Unavailable.
+        """
+        assert file.content_offset is not None
+        assert file.content_size_in_bytes is not None
+        if file.content_size_in_bytes > self._limits.deletion_vector_bytes_max:
+            raise InvalidInput(
+                f"a deletion vector of {file.content_size_in_bytes} bytes, at most "
+                f"{self._limits.deletion_vector_bytes_max} are read",
+                where=file.file_path,
+            )
+        blob = self._files.read_range(file.file_path, offset=file.content_offset, length=file.content_size_in_bytes)
+        return from_blob(blob, location=file.file_path, cardinality=file.record_count)
 
     def remember(self, manifest: ManifestFile, entries: Sequence[ManifestEntry]) -> None:
         """Cache a manifest that was just written; `entries` are as they were stored, nothing inherited yet."""

@@ -77,7 +77,10 @@ class TableState:
             if head.snapshot_id == head.base_snapshot_id:
                 self.heads.setdefault(head.snapshot_id, head)  # looked at, not changed
                 continue
-            head.live.adopt(shared=head.base_snapshot_id in unmoved or bases.count(head.base_snapshot_id) > 1)
+            shared = head.base_snapshot_id in unmoved or bases.count(head.base_snapshot_id) > 1
+            head.live.adopt(shared=shared)
+            if head.deletes is not None:
+                head.deletes.adopt(shared=shared)
             head.base_snapshot_id = head.snapshot_id
             self.heads[head.snapshot_id] = head
 

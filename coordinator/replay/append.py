@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from typing import Final
 
+import msgspec
+
+from firn.coordinator.replay import rules
 from firn.coordinator.replay.decision import Applied
-from firn.coordinator.replay.draft import DraftManifest
+from firn.coordinator.replay.draft import MANIFEST_ENTRIES_MAX, DraftManifest
+from firn.coordinator.replay.file_change import FileChange, apply_change
 from firn.coordinator.replay.files_rules import bind_added, require_not_live
 from firn.coordinator.replay.merging import merged
 from firn.coordinator.replay.working import Working
+from firn.coordinator.replay.written_manifests import ReadManifest, read_written, require_all_added
 from firn.model.datafile import DataFile
 from firn.model.intent import Append
 from firn.model.manifest import ManifestEntry, Status
@@ -16,8 +23,17 @@ from firn.model.manifest import ManifestEntry, Status
 APPEND_MODE: Final = "firn.append-mode"
 """Table property: ``merge`` (default) lets consecutive appends share a snapshot, ``per-intent`` gives each its own."""
 
-MANIFEST_ENTRIES_MAX: Final = 20_000
-"""Entries written into one manifest; more files make more manifests (about 8 MiB each with twenty columns)."""
+
+class Additions(msgspec.Struct, frozen=True, eq=False):
+    """What an append adds: files, and manifests of more files."""
+
+    files: list[DataFile]
+    manifests: list[ReadManifest]
+
+    @property
+    def every_file(self) -> list[DataFile]:
+        """All files, those in manifests too."""
+        return [*self.files, *(file for manifest in self.manifests for file in manifest.files)]
 
 
 class AppendGroup:
@@ -30,6 +46,7 @@ class AppendGroup:
         self.intents: list[tuple[str, str | None]] = []
         self.summary: dict[str, str] = {}
         self.files: dict[int, list[DataFile]] = {}
+        self.manifests: list[ReadManifest] = []
         self._locations: dict[tuple[int, int], str] = {}
         self._working = working
 
@@ -42,12 +59,15 @@ class AppendGroup:
             and all(self.summary.get(key, value) == value for key, value in intent.summary.items())
         )
 
-    def add(self, intent: Append, files: list[DataFile]) -> Applied:
+    def add(self, intent: Append, added: Additions) -> Applied:
         """Take the intent's files in; they are live for the intents that follow."""
         live = self._working.head(self.branch).live
         self.intents.append((intent.intent_id, intent.writer))
         self.summary.update(intent.summary)
-        for file in files:
+        self.manifests += added.manifests
+        for manifest in added.manifests:
+            live.put_all((file.file_path for file in manifest.files), manifest=manifest.written.manifest_path)
+        for file in added.files:
             of_spec = self.files.setdefault(file.spec_id, [])
             live.put(file.file_path, manifest=self._location(file.spec_id, len(of_spec) // MANIFEST_ENTRIES_MAX))
             of_spec.append(file)
@@ -81,19 +101,23 @@ class AppendGroup:
             for spec_id, files in self.files.items()
             for part in range(-(-len(files) // MANIFEST_ENTRIES_MAX))
         ]
+        given = [
+            one.listed(working, snapshot_id=self.snapshot_id, sequence_number=self.sequence_number)
+            for one in self.manifests
+        ]
         working.commit(
             branch=self.branch,
             snapshot_id=self.snapshot_id,
             operation="append",
-            manifests=(*drafts, *merged(working, branch=self.branch, snapshot_id=self.snapshot_id)),
-            added=[file for files in self.files.values() for file in files],
+            manifests=(*drafts, *given, *merged(working, branch=self.branch, snapshot_id=self.snapshot_id)),
+            added=[file for files in (*self.files.values(), *(one.files for one in self.manifests)) for file in files],
             removed=(),
             intents=self.intents,
             properties=self.summary,
         )
 
 
-def bind_append(working: Working, intent: Append) -> list[DataFile]:
+def bind_append(working: Working, intent: Append) -> Additions:
     """The files of an append, checked against the table as it is now.
 
     Prevents: the same rows twice, through one file being live twice (`duplicate-file`).
@@ -101,5 +125,23 @@ def bind_append(working: Working, intent: Append) -> list[DataFile]:
     working.require(table_uuid=intent.table_uuid)
     head = working.head(intent.branch)
     files = bind_added(working, intent.data_files, where="data-files")
-    require_not_live(head, files)
-    return files
+    manifests = read_written(working, intent.manifests, where="manifests")
+    require_all_added(working, manifests)
+    added = Additions(files, manifests)
+    require_once(added.every_file)
+    require_not_live(head, added.every_file)
+    return added
+
+
+def require_once(files: Sequence[DataFile]) -> None:
+    """Refuse a file that several manifests list. Prevents: the same rows counted twice."""
+    counts = Counter(file.file_path for file in files)
+    twice = [path for path, count in counts.items() if count > 1]
+    if twice:
+        rules.DUPLICATE_FILE.refuse(f"{len(twice)} files are named twice, first {twice[0]}", files=twice)
+
+
+def staged_append(working: Working, intent: Append) -> Applied:
+    """A snapshot of its own, which no branch points at yet."""
+    added = bind_append(working, intent)
+    return apply_change(working, intent, FileChange(added_data=added.files, added_manifests=added.manifests))

@@ -8,13 +8,12 @@ from typing import Final
 import msgspec
 
 from firn.coordinator.replay import rules
-from firn.coordinator.replay.append import MANIFEST_ENTRIES_MAX
 from firn.coordinator.replay.decision import Applied
-from firn.coordinator.replay.draft import DraftManifest
+from firn.coordinator.replay.delete_rules import may_apply
+from firn.coordinator.replay.draft import MANIFEST_ENTRIES_MAX, DraftManifest
 from firn.coordinator.replay.files_rules import require_live, require_not_live
 from firn.coordinator.replay.refs_rules import head_of, require_snapshot
 from firn.coordinator.replay.removal import remove_files
-from firn.coordinator.replay.replace import may_apply
 from firn.coordinator.replay.window import lineage, made_by
 from firn.coordinator.replay.working import Working
 from firn.model import refs

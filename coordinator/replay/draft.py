@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
 from firn.model.manifest import ManifestContent, ManifestEntry, ManifestFile
 from firn.model.snapshot import Snapshot
+
+MANIFEST_ENTRIES_MAX: Final = 20_000
+"""Entries written into one manifest; more files make more manifests (about 8 MiB each with twenty columns)."""
 
 
 class DraftManifest(msgspec.Struct, frozen=True, kw_only=True, eq=False):

@@ -1,93 +1,66 @@
-"""Replace: files are rewritten without a change of rows (compaction)."""
+"""Replace: data and delete files are rewritten without a change of rows (compaction)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Sequence
 
 from firn.coordinator.replay import rules
+from firn.coordinator.replay.conflicts import WindowDeletes, refuse_new_deletes, require_no_new_deletes
 from firn.coordinator.replay.decision import Applied
-from firn.coordinator.replay.draft import DraftManifest
+from firn.coordinator.replay.delete_rules import (
+    bind_deletes,
+    require_deletes_live,
+    require_deletes_not_live,
+    require_no_lost_deletes,
+    require_same_partition,
+)
+from firn.coordinator.replay.file_change import FileChange, apply_change
 from firn.coordinator.replay.files_rules import bind_added, require_live, require_not_live
-from firn.coordinator.replay.removal import remove_files
-from firn.coordinator.replay.window import made_by, window
+from firn.coordinator.replay.live_deletes import DeleteKey, LiveDeletes, delete_key
+from firn.coordinator.replay.live_entries import entries_of
+from firn.coordinator.replay.window import window
 from firn.coordinator.replay.working import Working
 from firn.model.datafile import DataFile
+from firn.model.delete_index import referenced_data_file
 from firn.model.intent import Replace
-from firn.model.manifest import ManifestEntry, Status
-from firn.model.snapshot import Snapshot
+from firn.model.manifest import ManifestEntry
 
 
 def replace(working: Working, intent: Replace) -> Applied:
     """Swap the removed files for the added ones as one snapshot, if nothing happened to the removed ones since S."""
     working.require(table_uuid=intent.table_uuid)
-    head = working.head(intent.branch)
-    since = window(working, intent.branch, base_snapshot_id=intent.base_snapshot_id)
+    head, index, base = working.head(intent.branch), working.deletes(intent.branch), intent.base_snapshot_id
+    since = window(working, intent.branch, base_snapshot_id=base)
     added = bind_added(working, intent.data_files, where="data-files")
-    require_live(working, intent.branch, intent.removed_data_files, base_snapshot_id=intent.base_snapshot_id)
+    added_deletes = bind_deletes(working, intent.delete_files, where="delete-files")
+    require_live(working, intent.branch, intent.removed_data_files, base_snapshot_id=base)
+    removed_deletes = require_deletes_live(index, intent.removed_delete_files, base=base)
     require_not_live(head, added)
-    require_no_new_deletes(working, intent, since)
-    require_no_more_rows(working, intent, added)
-    snapshot_id = working.snapshot_id_for(intent.intent_id)
-    sequence_number = working.next_sequence_number
-    kept, removed = remove_files(
-        working, branch=intent.branch, locations=intent.removed_data_files, snapshot_id=snapshot_id
+    require_deletes_not_live(index, added_deletes)
+    rewritten = entries_of(working, intent.branch, intent.removed_data_files)
+    kept_age = intent.data_sequence_number is not None
+    require_no_new_deletes(WindowDeletes(working, since), rewritten, equality=not kept_age, base=base)
+    require_no_more_rows(intent, rewritten, added)
+    require_kept_age(working, intent, rewritten, added_deletes, [e for k in removed_deletes if (e := _entry(index, k))])
+    require_deletes_fit(working, intent, added_deletes, removed_deletes)
+    change = FileChange(
+        added_data=added,
+        added_deletes=added_deletes,
+        removed_data=intent.removed_data_files,
+        removed_deletes=removed_deletes,
+        data_sequence_number=intent.data_sequence_number,
     )
-    drafts = _added_manifests(working, intent, added, snapshot_id=snapshot_id)
-    for draft in drafts:
-        head.live.put_all((e.data_file.file_path for e in draft.entries), manifest=draft.location)
-    working.commit(
-        branch=intent.branch,
-        snapshot_id=snapshot_id,
-        operation="replace",
-        manifests=(*drafts, *kept),
-        added=added,
-        removed=removed,
-        intents=[(intent.intent_id, intent.writer)],
-        properties=intent.summary,
-    )
-    return Applied(snapshot_id=snapshot_id, sequence_number=sequence_number)
+    return apply_change(working, intent, change, operation="replace")
 
 
-def _added_manifests(
-    working: Working, intent: Replace, added: Sequence[DataFile], *, snapshot_id: int
-) -> list[DraftManifest]:
-    assert working.metadata is not None
-    of_spec: dict[int, list[DataFile]] = {}
-    for file in added:
-        of_spec.setdefault(file.spec_id, []).append(file)
-    return [
-        DraftManifest(
-            location=working.new_manifest_location(),
-            partition_spec_id=spec_id,
-            content="data",
-            entries=tuple(
-                ManifestEntry(status=Status.ADDED, snapshot_id=snapshot_id, data_file=file) for file in files
-            ),
-            snapshot_id=snapshot_id,
-            sequence_number=working.next_sequence_number,
-            schema_id=working.metadata.current_schema_id,
-            reuse_key=f"{snapshot_id}/{spec_id}/{intent.intent_id}",
-        )
-        for spec_id, files in of_spec.items()
-    ]
+def _entry(index: LiveDeletes, key: DeleteKey) -> ManifestEntry | None:
+    live = index.get(key)
+    return None if live is None else live.entry
 
 
-def _live_entries(working: Working, branch: str, locations: Sequence[str]) -> Iterator[ManifestEntry]:
-    """The entries of live files, each of their manifests read once."""
-    head = working.head(branch)
-    wanted = set(locations)
-    manifests = {head.live.manifest_of(location) for location in locations}
-    for reference in head.manifests:
-        location = reference.location if isinstance(reference, DraftManifest) else reference.manifest_path
-        if location in manifests:
-            yield from (e for e in working.entries(reference) if e.is_live and e.data_file.file_path in wanted)
-
-
-def require_no_more_rows(working: Working, intent: Replace, added: Sequence[DataFile]) -> None:
+def require_no_more_rows(intent: Replace, rewritten: Sequence[ManifestEntry], added: Sequence[DataFile]) -> None:
     """Refuse a rewrite that adds more rows than it removes. Prevents: rows doubled by a compaction."""
-    removed_rows = sum(
-        e.data_file.record_count for e in _live_entries(working, intent.branch, intent.removed_data_files)
-    )
+    removed_rows = sum(entry.data_file.record_count for entry in rewritten)
     added_rows = sum(file.record_count for file in added)
     if added_rows > removed_rows:
         rules.MORE_ROWS.refuse(
@@ -96,40 +69,90 @@ def require_no_more_rows(working: Working, intent: Replace, added: Sequence[Data
         )
 
 
-def require_no_new_deletes(working: Working, intent: Replace, since: Sequence[Snapshot]) -> None:
-    """Refuse when a delete file added after S may apply to a rewritten file.
+def require_kept_age(
+    working: Working,
+    intent: Replace,
+    rewritten: Sequence[ManifestEntry],
+    added_deletes: Sequence[DataFile],
+    removed_deletes: Sequence[ManifestEntry],
+) -> None:
+    """Refuse an age for the added files that lets other equality deletes reach them than reached the removed ones.
 
-    Prevents: deleted rows coming back, because the rewrite read them before they were deleted.
+    Rewritten rows may be as old as the youngest file that they come from, or as the base: equality deletes in between
+    have been applied to all of them. Rewritten equality deletes must keep the one age that they all had.
+
+    Prevents: rows that were deleted while a rewrite ran live on, or rows written after a delete going with it.
     """
-    makers = [s for s in since if s.operation not in {"append", None} or s.summary is None]
-    for snapshot in makers:
-        deletes = [m for m in made_by(snapshot, working.manifests_of(snapshot)) if m.content == "deletes"]
-        if not deletes:
+    number, base = intent.data_sequence_number, intent.base_snapshot_id
+    equality = [entry.sequence_number for entry in removed_deletes if entry.data_file.content == "equality-deletes"]
+    if any(file.content == "equality-deletes" for file in added_deletes) and (
+        not equality or {number} != set(equality)
+    ):
+        rules.WRONG_SEQUENCE_NUMBER.refuse(
+            f"data-sequence-number: rewritten equality deletes need that of all those they replace, which have "
+            f"{sorted(set(equality), key=str)}, not {number}",
+            base=base,
+        )
+    if number is None:
+        return
+    assert working.metadata is not None
+    planned = working.metadata.snapshot_by_id(base)
+    if planned is None:
+        rules.UNKNOWN_BASE.refuse(f"snapshot {base}, whose sequence number bounds data-sequence-number, was expired")
+    youngest = max((entry.sequence_number or 0 for entry in rewritten), default=0)
+    if not youngest <= number <= planned.sequence_number:
+        rules.WRONG_SEQUENCE_NUMBER.refuse(
+            f"data-sequence-number: {number} is not between that of the youngest rewritten file, {youngest}, and that "
+            f"of the base, {planned.sequence_number}",
+            base=base,
+        )
+
+
+def require_deletes_fit(
+    working: Working, intent: Replace, added: Sequence[DataFile], removed: Collection[DeleteKey]
+) -> None:
+    """Refuse added deletes that are not those of the removed delete files, written anew.
+
+    Prevents: a rewrite that deletes rows; two deletion vectors on a data file; a vector that forgets what another
+    writer added to the one before it.
+    """
+    base = intent.base_snapshot_id
+    if added and not removed:
+        rules.INVALID_FIELD.refuse("delete-files: a rewrite adds deletes only for delete files that it removes")
+    named: dict[str, DataFile] = {}
+    for file in added:
+        path = referenced_data_file(file)
+        if path is None:
             continue
-        rewritten = [e.data_file for e in _live_entries(working, intent.branch, intent.removed_data_files)]
-        for manifest in deletes:
-            for entry in working.entries(manifest):
-                if entry.status is not Status.ADDED or entry.snapshot_id != snapshot.snapshot_id:
-                    continue
-                hit = [f.file_path for f in rewritten if may_apply(entry.data_file, f)]
-                if hit:
-                    _refuse_new_deletes(intent, snapshot, hit, by=entry.data_file.file_path)
+        if path in named and file.is_deletion_vector:
+            rules.INVALID_DELETE_FILE.refuse(f"{path} is given two deletion vectors", files=(path,))
+        named[path] = file
+    outlived = [path for path in named if path in set(intent.removed_data_files)]
+    require_live(working, intent.branch, list(named), base_snapshot_id=base)
+    if outlived:
+        rules.INVALID_DELETE_FILE.refuse(f"{outlived[0]} is removed, and given deletes", files=outlived)
+    require_same_partition(named.values(), (e.data_file for e in entries_of(working, intent.branch, list(named))))
+    _require_whole_vectors(working, intent, named, removed)
+    require_no_lost_deletes(working, intent.branch, removed, added=added, removed_data=intent.removed_data_files)
 
 
-def may_apply(delete: DataFile, data: DataFile) -> bool:
-    """Whether a delete file newer than the data file can delete rows of it (scope only, not sequence numbers)."""
-    if delete.referenced_data_file is not None:
-        return delete.referenced_data_file == data.file_path
-    if delete.content == "equality-deletes" and not delete.partition:
-        return True
-    return delete.spec_id == data.spec_id and delete.partition == data.partition
-
-
-def _refuse_new_deletes(intent: Replace, snapshot: Snapshot, hit: Sequence[str], *, by: str) -> None:
-    rules.NEW_DELETES.refuse(
-        f"snapshot {snapshot.snapshot_id} deleted rows of {len(hit)} of the rewritten files with {by} "
-        f"after snapshot {intent.base_snapshot_id}, first {hit[0]}: rewriting them would bring the rows back",
-        files=hit,
-        winner=snapshot,
-        base=intent.base_snapshot_id,
-    )
+def _require_whole_vectors(
+    working: Working, intent: Replace, named: dict[str, DataFile], removed: Collection[DeleteKey]
+) -> None:
+    """A vector takes the place of the one that is live now, or of none."""
+    index, base = working.deletes(intent.branch), intent.base_snapshot_id
+    left = [
+        live
+        for path, file in named.items()
+        if file.is_deletion_vector
+        for live in index.vectors_of(path)
+        if delete_key(live.file) not in removed
+    ]
+    for live in left:
+        assert working.metadata is not None
+        snapshot_id = live.entry.snapshot_id
+        snapshot = None if snapshot_id is None else working.metadata.snapshot_by_id(snapshot_id)
+        path = live.file.referenced_data_file or ""
+        if snapshot is not None:
+            refuse_new_deletes(snapshot, live.file, f"rows of {path}", files=(path,), base=base)
+        rules.INVALID_DELETE_FILE.refuse(f"{path} has a deletion vector that is not removed", files=(path,), base=base)

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from firn.coordinator.replay import rules
 from firn.coordinator.replay.draft import ManifestRef
 from firn.coordinator.replay.working import Working
-from firn.model.manifest import ManifestFile, Status
+from firn.model.manifest import ManifestContent, ManifestEntry, ManifestFile, Status
 from firn.model.snapshot import Snapshot
 
 REMOVERS_READ_MAX: Final = 100
 """Removing snapshots looked at to name the winner of a conflict when the intent has no base: a courtesy, bounded."""
+
+ADDED_DATA: Final = frozenset({"append", "overwrite"})
+"""Operations of snapshots whose data files are new rows. A compaction's are not."""
+
+REMOVED_DATA: Final = frozenset({"overwrite", "replace", "delete"})
+ADDED_DELETES: Final = frozenset({"overwrite", "delete"})
+ADDED_VECTORS: Final = frozenset({"overwrite", "delete", "replace"})
+
+_KNOWN: Final = ADDED_DATA | REMOVED_DATA
 
 
 def lineage(working: Working, branch: str) -> Iterator[Snapshot]:
@@ -28,20 +37,23 @@ def lineage(working: Working, branch: str) -> Iterator[Snapshot]:
         snapshot = None if parent is None else working.metadata.snapshot_by_id(parent)
 
 
-def window(working: Working, branch: str, *, base_snapshot_id: int) -> list[Snapshot]:
-    """Snapshots after the base up to the head, newest first.
+def window(working: Working, branch: str, *, base_snapshot_id: int | None) -> list[Snapshot]:
+    """Snapshots after the base up to the head, newest first; base None is the empty branch.
 
-    Refuses `unknown-base` when the base is no ancestor of the head (expired, or of another branch): what cannot be
-    validated is not committed.
+    The base itself may have been expired, as long as all that came after it is known. Refuses `unknown-base` when it
+    is not reached: what cannot be validated is not committed.
     """
     found: list[Snapshot] = []
+    if working.head(branch).snapshot_id == base_snapshot_id:
+        return found
     for snapshot in lineage(working, branch):
-        if snapshot.snapshot_id == base_snapshot_id:
-            return found
         found.append(snapshot)
+        if snapshot.parent_snapshot_id == base_snapshot_id:
+            return found
+    planned = "the empty branch" if base_snapshot_id is None else f"snapshot {base_snapshot_id}"
     return rules.UNKNOWN_BASE.refuse(
-        f"snapshot {base_snapshot_id}, which the intent was planned on, is not in the history of "
-        f"{branch!r} any more (it was expired, or is not an ancestor of the head)",
+        f"the history of {branch!r} does not lead back to {planned}, which the intent was planned on "
+        f"(it was expired with what followed, or is not an ancestor of the head)",
         base=base_snapshot_id,
     )
 
@@ -54,6 +66,56 @@ def made_by(snapshot: Snapshot, manifests: tuple[ManifestRef, ...]) -> Iterator[
             yield manifest
 
 
+def _is_one_of(snapshot: Snapshot, operations: frozenset[str]) -> bool:
+    """Whether the snapshot's operation is one of these; one that is not known may be any."""
+    return snapshot.operation in operations or snapshot.operation not in _KNOWN
+
+
+def _entries(
+    working: Working, snapshot: Snapshot, *, content: ManifestContent, status: Status
+) -> Iterator[ManifestEntry]:
+    """What the snapshot itself added or deleted."""
+    for manifest in made_by(snapshot, working.manifests_of(snapshot)):
+        if manifest.content != content or (isinstance(manifest, ManifestFile) and _has_none(manifest, status)):
+            continue
+        for entry in working.entries(manifest):
+            if entry.status is status and entry.snapshot_id == snapshot.snapshot_id:
+                yield entry
+
+
+def _has_none(manifest: ManifestFile, status: Status) -> bool:
+    return (manifest.added_files_count if status is Status.ADDED else manifest.deleted_files_count) == 0
+
+
+def added_data(working: Working, since: Sequence[Snapshot]) -> Iterator[tuple[Snapshot, ManifestEntry]]:
+    """Data files with rows that the snapshots of a window added."""
+    for snapshot in since:
+        if _is_one_of(snapshot, ADDED_DATA):
+            for entry in _entries(working, snapshot, content="data", status=Status.ADDED):
+                yield snapshot, entry
+
+
+def removed_data(working: Working, since: Sequence[Snapshot]) -> Iterator[tuple[Snapshot, ManifestEntry]]:
+    """Data files that the snapshots of a window removed."""
+    for snapshot in since:
+        if _is_one_of(snapshot, REMOVED_DATA):
+            for entry in _entries(working, snapshot, content="data", status=Status.DELETED):
+                yield snapshot, entry
+
+
+def added_deletes(working: Working, since: Sequence[Snapshot]) -> Iterator[tuple[Snapshot, ManifestEntry]]:
+    """Delete files that the snapshots of a window added; of rewrites only deletion vectors.
+
+    All of them are newer than the base, whatever its sequence number was and the head's is.
+    """
+    for snapshot in since:
+        if _is_one_of(snapshot, ADDED_VECTORS):
+            every = _is_one_of(snapshot, ADDED_DELETES)
+            for entry in _entries(working, snapshot, content="deletes", status=Status.ADDED):
+                if every or entry.data_file.is_deletion_vector:
+                    yield snapshot, entry
+
+
 def remover_of(working: Working, branch: str, locations: set[str], *, since: int | None) -> Snapshot | None:
     """The newest snapshot that removed one of the files, if it can be found between the head and `since`."""
     looked_at = 0
@@ -63,10 +125,7 @@ def remover_of(working: Working, branch: str, locations: set[str], *, since: int
         if snapshot.operation == "append":
             continue
         looked_at += 1
-        for manifest in made_by(snapshot, working.manifests_of(snapshot)):
-            if manifest.content != "data" or (isinstance(manifest, ManifestFile) and manifest.deleted_files_count == 0):
-                continue
-            for entry in working.entries(manifest):
-                if entry.status is Status.DELETED and entry.data_file.file_path in locations:
-                    return snapshot
+        for entry in _entries(working, snapshot, content="data", status=Status.DELETED):
+            if entry.data_file.file_path in locations:
+                return snapshot
     return None

@@ -14,8 +14,10 @@ import msgspec
 
 from firn.coordinator.replay import rules
 from firn.coordinator.replay.draft import DraftManifest, DraftSnapshot, ManifestRef, TableChange, location_of
+from firn.coordinator.replay.live_deletes import LiveDelete, LiveDeletes
 from firn.coordinator.replay.live_files import LiveFiles
 from firn.model.datafile import DataFile
+from firn.model.deletion_vector import DeletionVector
 from firn.model.intent import Intent
 from firn.model.limits import Limits
 from firn.model.manifest import ManifestEntry, ManifestFile, Status
@@ -39,15 +41,22 @@ SUMMARY_BATCH: Final = "firn.batch-id"
 
 
 class Head:
-    """What a branch points at: manifests in list order, and its live data files."""
+    """What a branch points at: manifests in list order, its live data files, and once asked for its live deletes."""
 
-    __slots__ = ("base_snapshot_id", "live", "manifests", "snapshot_id")
+    __slots__ = ("base_snapshot_id", "deletes", "live", "manifests", "snapshot_id")
 
     def __init__(self, *, snapshot_id: int | None, manifests: tuple[ManifestRef, ...], live: LiveFiles) -> None:
         self.base_snapshot_id = snapshot_id
         self.snapshot_id = snapshot_id
         self.manifests = manifests
         self.live = live
+        self.deletes: LiveDeletes | None = None
+
+    def branch_off(self) -> Head:
+        """A view of this that a replay can change without changing this."""
+        head = Head(snapshot_id=self.snapshot_id, manifests=self.manifests, live=self.live.branch_off())
+        head.deletes = None if self.deletes is None else self.deletes.branch_off()
+        return head
 
 
 class TableReader(Protocol):
@@ -64,6 +73,12 @@ class TableReader(Protocol):
 
     def entries(self, metadata: TableMetadata, manifest: ManifestFile) -> Sequence[ManifestEntry]:
         """The entries of a stored manifest, with what they inherit filled in."""
+
+    def written_entries(self, metadata: TableMetadata, manifest: ManifestFile) -> Sequence[ManifestEntry]:
+        """The entries of a manifest that no snapshot has yet, exactly as a writer wrote them."""
+
+    def deletion_vector(self, file: DataFile) -> DeletionVector:
+        """The positions in a deletion vector of at most `Limits.deletion_vector_bytes_max` bytes."""
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,6 +136,7 @@ class Working:
         self.catalog: Catalog = catalog
         self.registered_at: str | None = None
         self.snapshots: list[DraftSnapshot] = []
+        self.drafted_files: dict[str, bytes] = {}
         self.heads: dict[str, Head] = {}
         self._base_heads = heads
         self._numbered: dict[str, ManifestFile] = {}
@@ -156,9 +172,21 @@ class Working:
         if base is None:
             base = self.reader.head(self.metadata, snapshot_id)
             self._base_heads[snapshot_id] = base
-        head = Head(snapshot_id=snapshot_id, manifests=base.manifests, live=base.live.branch_off())
-        self.heads[branch] = head
+        head = self.heads[branch] = base.branch_off()
         return head
+
+    def deletes(self, branch: str) -> LiveDeletes:
+        """The live delete files of a branch. Cost: the delete manifests, when they are asked for the first time."""
+        head = self.head(branch)
+        if head.deletes is None:
+            manifests = [m for m in head.manifests if m.content == "deletes"]
+            found = ((m, entry) for m in manifests for entry in self.entries(m) if entry.is_live)
+            index = LiveDeletes.of(LiveDelete(entry, location_of(m)) for m, entry in found)
+            base = self._base_heads.get(head.snapshot_id)
+            if base is not None and base.deletes is None:
+                base.deletes = index
+            head.deletes = index.branch_off()
+        return head.deletes
 
     def _drafted_head(self, snapshot_id: int | None) -> Head | None:
         """The head that a snapshot of this very attempt is, for a branch that was moved to it."""
@@ -223,7 +251,7 @@ class Working:
         assert self.metadata is not None
         return self.metadata.next_sequence_number
 
-    def commit(
+    def commit(  # noqa: PLR0913 - a snapshot is made of all these, and each has a name
         self,
         *,
         branch: str,
@@ -234,8 +262,9 @@ class Working:
         removed: Sequence[DataFile],
         intents: Sequence[tuple[str, str | None]],
         properties: Mapping[str, str],
+        staged: bool = False,
     ) -> None:
-        """Draft a snapshot and make it the head of `branch`.
+        """Draft a snapshot and make it the head of `branch`; `staged`, it follows the head but nothing points at it.
 
         `manifests` in list order, tombstones of older snapshots are dropped here; `intents` are (id, writer) in order.
         """
@@ -244,7 +273,7 @@ class Working:
         head = self.head(branch)
         kept = tuple(m for m in manifests if _has_something_to_say(m, snapshot_id=snapshot_id))
         parent = None if head.snapshot_id is None else metadata.snapshot_by_id(head.snapshot_id)
-        first_row_id, added_rows = self._assign_row_ids(kept)
+        kept, first_row_id, added_rows = self._assign_row_ids(kept)
         snapshot = Snapshot(
             snapshot_id=snapshot_id,
             parent_snapshot_id=head.snapshot_id,
@@ -265,7 +294,7 @@ class Working:
             first_row_id=first_row_id,
             added_rows=added_rows,
         )
-        self.metadata = add_snapshot(metadata, snapshot, branch=branch, now_ms=self.attempt.now_ms)
+        self.metadata = add_snapshot(metadata, snapshot, branch=None if staged else branch, now_ms=self.attempt.now_ms)
         self.change = "updated" if self.change == "none" else self.change
         self.snapshots.append(
             DraftSnapshot(
@@ -277,8 +306,9 @@ class Working:
                 first_row_id=first_row_id,
             )
         )
-        head.manifests = kept
-        head.snapshot_id = snapshot_id
+        if not staged:
+            head.manifests = kept
+            head.snapshot_id = snapshot_id
 
     def _audit(self, intents: Sequence[tuple[str, str | None]]) -> dict[str, str]:
         """Who asked for the snapshot, in its summary: readable by any engine, and by later conflict messages."""
@@ -315,18 +345,25 @@ class Working:
         assert spec is not None
         return partition_path(spec, self.metadata.current_schema, file.partition)
 
-    def _assign_row_ids(self, manifests: Sequence[ManifestRef]) -> tuple[int | None, int | None]:
-        """First row id of a snapshot and the rows it assigns ids to (v3 row lineage), else None twice."""
+    def _assign_row_ids(
+        self, manifests: tuple[ManifestRef, ...]
+    ) -> tuple[tuple[ManifestRef, ...], int | None, int | None]:
+        """The manifests with row ids, the first of the snapshot and how many it takes (v3 row lineage), else None.
+
+        Stored manifests get theirs with the first v3 snapshot that lists them, and keep them in those that follow.
+        """
         metadata = self.metadata
         assert metadata is not None
         if metadata.format_version < 3:
-            return None, None
+            return manifests, None, None
         next_row_id = metadata.next_row_id or 0
         assigned, end = assign_first_row_ids([self.as_manifest_file(m) for m in manifests], next_row_id)
+        references: list[ManifestRef] = []
         for reference, manifest in zip(manifests, assigned, strict=True):
             if isinstance(reference, DraftManifest):
                 self._numbered[reference.location] = manifest
-        return next_row_id, end - next_row_id
+            references.append(reference if isinstance(reference, DraftManifest) else manifest)
+        return tuple(references), next_row_id, end - next_row_id
 
     def as_manifest_file(self, manifest: ManifestRef) -> ManifestFile:
         """A drafted manifest's list entry as far as it is known before it is written (no length, no ranges)."""

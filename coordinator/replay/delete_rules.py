@@ -1,0 +1,155 @@
+"""Rules about delete files that several operations share."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+
+import msgspec
+
+from firn.coordinator.replay import rules
+from firn.coordinator.replay.files_rules import require_allowed
+from firn.coordinator.replay.live_deletes import DeleteKey, LiveDeletes, delete_key
+from firn.coordinator.replay.working import Working
+from firn.model.content_file import bind_content_file
+from firn.model.datafile import DataFile
+from firn.model.delete_index import partition_key, referenced_data_file
+from firn.model.errors import InvalidIntent
+from firn.model.intent import ContentFile
+from firn.model.metadata import TableMetadata
+from firn.model.operations.files import DeleteFileRef
+
+
+def bind_deletes(working: Working, files: Sequence[ContentFile], *, where: str) -> list[DataFile]:
+    """Delete files of the wire, bound to the table.
+
+    Prevents: deletes that no reader of the table's format version can apply, or would ignore, and files that are not
+    the table's own.
+    """
+    assert working.metadata is not None
+    bound: list[DataFile] = []
+    for position, file in enumerate(files):
+        here = f"{where}[{position}]"
+        _check_form(working.metadata, file, where=here)
+        require_allowed(working, file.file_path, where=f"{here}.file-path")
+        try:
+            bound.append(bind_content_file(file, working.metadata, where=here))
+        except InvalidIntent as error:
+            rules.RULES[error.rule].refuse(str(error), files=(file.file_path,))
+    return bound
+
+
+def _check_form(metadata: TableMetadata, file: ContentFile, *, where: str) -> None:
+    version, names = metadata.format_version, (file.file_path,)
+    if file.content == "data":
+        rules.INVALID_DELETE_FILE.refuse(f"{where}: is a data file", files=names)
+    if version < 2:
+        rules.DELETE_FORMAT.refuse(f"{where}: tables of format v1 have no delete files", files=names)
+    if file.content == "equality-deletes":
+        _check_equality(metadata, file, where=where)
+    elif file.file_format == "puffin":
+        if version < 3:
+            rules.DELETE_FORMAT.refuse(
+                f"{where}: deletion vectors need format v3, the table has v{version}", files=names
+            )
+        pointers = (file.referenced_data_file, file.content_offset, file.content_size_in_bytes)
+        if None in pointers:
+            rules.INVALID_DELETE_FILE.refuse(
+                f"{where}: a deletion vector needs referenced-data-file, content-offset and content-size-in-bytes",
+                files=names,
+            )
+    elif version > 2:
+        rules.DELETE_FORMAT.refuse(
+            f"{where}: position deletes of a v3 table are deletion vectors; it may have been upgraded", files=names
+        )
+
+
+def _check_equality(metadata: TableMetadata, file: ContentFile, *, where: str) -> None:
+    names = (file.file_path,)
+    if file.file_format == "puffin":
+        rules.INVALID_DELETE_FILE.refuse(f"{where}: equality deletes are rows, which Puffin has not", files=names)
+    ids = file.equality_ids or ()
+    if not ids or len(set(ids)) != len(ids):
+        rules.INVALID_DELETE_FILE.refuse(f"{where}.equality-ids: must name each delete column once", files=names)
+    unknown = [i for i in ids if all(schema.field_by_id(i) is None for schema in metadata.schemas)]
+    if unknown:
+        rules.INVALID_DELETE_FILE.refuse(f"{where}.equality-ids: no column has id {unknown[0]}", files=names)
+
+
+def require_deletes_not_live(index: LiveDeletes, files: Iterable[DataFile]) -> None:
+    """Refuse a delete file that is live already. Prevents: a vector listed twice, which no reader accepts."""
+    twice = [file.file_path for file in files if delete_key(file) in index]
+    if twice:
+        rules.DUPLICATE_FILE.refuse(
+            f"{len(twice)} delete files are live in the table already, first {twice[0]}", files=twice
+        )
+
+
+def require_deletes_live(
+    index: LiveDeletes, named: Iterable[DeleteFileRef], *, superseded: Collection[DeleteKey] = (), base: int | None
+) -> set[DeleteKey]:
+    """The named delete files; refuses when one is not live, unless it is among `superseded`.
+
+    Prevents: a rewrite of deletes that takes deletes back which somebody added to them meanwhile.
+    """
+    keys = {(file.file_path, file.content_offset) for file in named}
+    missing = sorted(path for path, offset in keys if (path, offset) not in index and (path, offset) not in superseded)
+    if missing:
+        rules.MISSING_FILE.refuse(
+            f"{len(missing)} of {len(keys)} delete files are not live any more, first {missing[0]}",
+            files=missing,
+            base=base,
+        )
+    return {key for key in keys if key in index}
+
+
+def require_same_partition(deletes: Iterable[DataFile], data: Iterable[DataFile]) -> None:
+    """Refuse deletes that name a data file of another partition. Prevents: a data file that no reader will open."""
+    by_path = {file.file_path: file for file in data}
+    for delete in deletes:
+        file = by_path.get(referenced_data_file(delete) or "")
+        if file is None:
+            continue
+        if partition_key(delete.spec_id, delete.partition) != partition_key(file.spec_id, file.partition):
+            rules.INVALID_PARTITION.refuse(
+                f"{delete.file_path} is of spec {delete.spec_id}, partition {delete.partition}, the data file that it "
+                f"names, {file.file_path}, of spec {file.spec_id}, partition {file.partition}",
+                files=(delete.file_path, file.file_path),
+            )
+
+
+def require_no_lost_deletes(
+    working: Working,
+    branch: str,
+    removed: Collection[DeleteKey],
+    *,
+    added: Sequence[DataFile],
+    removed_data: Collection[str],
+) -> None:
+    """Refuse to remove position deletes of a data file that stays, when nothing is added that can stand for them.
+
+    Prevents: deleted rows coming back.
+    """
+    head, index = working.head(branch), working.deletes(branch)
+    gone = frozenset(removed_data)
+    positions = [file for file in added if file.content == "position-deletes"]
+    for key in removed:
+        live = index.get(key)
+        path = None if live is None else referenced_data_file(live.file)
+        if path is None or path in gone or path not in head.live:
+            continue
+        assert live is not None
+        if not any(may_apply(file, msgspec.structs.replace(live.file, file_path=path)) for file in positions):
+            rules.LOST_DELETES.refuse(
+                f"{key[0]} deletes rows of {path}, which stays, and nothing is added in its place",
+                files=(key[0], path),
+            )
+
+
+def may_apply(delete: DataFile, data: DataFile) -> bool:
+    """Whether a delete file newer than the data file can delete rows of it (scope only, not sequence numbers)."""
+    path = referenced_data_file(delete)
+    if path is not None:
+        return path == data.file_path
+    if delete.content == "equality-deletes" and not delete.partition:
+        return True
+    return partition_key(delete.spec_id, delete.partition) == partition_key(data.spec_id, data.partition)

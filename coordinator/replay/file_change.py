@@ -1,0 +1,236 @@
+"""Turning a change of files into a snapshot: what every operation on files ends in.
+
+Manifests that hold none of the removed files stay as they are, so the cost is that of the change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from firn.coordinator.replay.decision import Applied
+from firn.coordinator.replay.draft import MANIFEST_ENTRIES_MAX, DraftManifest, ManifestRef, location_of
+from firn.coordinator.replay.live_deletes import DeleteKey, LiveDelete, delete_key
+from firn.coordinator.replay.working import Head, Working
+from firn.coordinator.replay.written_manifests import ReadManifest
+from firn.model.datafile import DataFile
+from firn.model.intent import FileOperation
+from firn.model.manifest import ManifestContent, ManifestEntry, Status
+from firn.model.snapshot import Operation
+from firn.storage.manifest_merge import rewrite_without
+
+WAP_ID: Final = "wap.id"
+"""Summary entry by which a staged snapshot is found when it is published."""
+
+VALIDATION: Final = "firn.validation"
+"""Summary entry of a snapshot that was committed without looking at what came meanwhile."""
+
+
+class FileChange(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """Files that come and go in one snapshot; those that go are live.
+
+    `data_sequence_number` is given to added data files and equality deletes, None for the snapshot's own.
+    `added_manifests` are written already, and list data files only. `properties` go into the snapshot's summary.
+    Deletes that are only for a removed data file go with it, whether they are named or not.
+    """
+
+    added_data: Sequence[DataFile] = ()
+    added_manifests: Sequence[ReadManifest] = ()
+    added_deletes: Sequence[DataFile] = ()
+    removed_data: Collection[str] = ()
+    removed_deletes: Collection[DeleteKey] = ()
+    data_sequence_number: int | None = None
+    properties: Mapping[str, str] = {}
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing comes and nothing goes."""
+        comes = self.added_data or self.added_manifests or self.added_deletes
+        return not (comes or self.removed_data or self.removed_deletes)
+
+    @property
+    def operation(self) -> Operation:
+        """The snapshot's operation by what it does."""
+        takes = bool(self.removed_data or self.removed_deletes or self.added_deletes)
+        if self.added_data or self.added_manifests:
+            return "overwrite" if takes else "append"
+        return "delete"
+
+
+class _Rewritten(msgspec.Struct, frozen=True):
+    """Manifests of one content without some files: all of them in order, the new ones, and the files that went."""
+
+    manifests: tuple[ManifestRef, ...]
+    drafts: tuple[DraftManifest, ...]
+    removed: tuple[DataFile, ...]
+
+
+def apply_change(
+    working: Working, intent: FileOperation, change: FileChange, *, operation: Operation | None = None
+) -> Applied:
+    """Commit the change to the intent's branch, or stage it; a change of nothing makes no snapshot.
+
+    `operation` is the snapshot's, by what it does when it is not given. Refusing is over by now.
+    """
+    head, snapshot_id = working.head(intent.branch), working.snapshot_id_for(intent.intent_id)
+    removed_deletes = set(change.removed_deletes)
+    if change.removed_data:
+        index = working.deletes(intent.branch)
+        removed_deletes |= {delete_key(d.file) for path in change.removed_data for d in index.only_for(path)}
+    if change.is_empty and not removed_deletes:
+        return Applied(snapshot_id=head.snapshot_id)
+    sequence_number = working.next_sequence_number
+    data = _without_data(working, head, frozenset(change.removed_data), snapshot_id=snapshot_id)
+    deletes = _without_deletes(working, intent.branch, removed_deletes, snapshot_id=snapshot_id)
+    given = [
+        one.listed(working, snapshot_id=snapshot_id, sequence_number=sequence_number) for one in change.added_manifests
+    ]
+    added_data = _drafts(working, intent, change, change.added_data, content="data")
+    added_deletes = _drafts(working, intent, change, change.added_deletes, content="deletes")
+    working.commit(
+        branch=intent.branch,
+        snapshot_id=snapshot_id,
+        operation=operation or change.operation,
+        manifests=(*added_data, *given, *data.manifests, *added_deletes, *deletes.manifests),
+        added=[*change.added_data, *(f for one in change.added_manifests for f in one.files), *change.added_deletes],
+        removed=[*data.removed, *deletes.removed],
+        intents=[(intent.intent_id, intent.writer)],
+        properties={**properties_of(intent), **change.properties},
+        staged=intent.stage,
+    )
+    if not intent.stage:
+        _follow_data(head, change.removed_data, (*data.drafts, *added_data))
+        for one in change.added_manifests:
+            head.live.put_all((f.file_path for f in one.files), manifest=one.written.manifest_path)
+        _follow_deletes(working, head, removed_deletes, (*deletes.drafts, *added_deletes))
+    return Applied(snapshot_id=snapshot_id, sequence_number=sequence_number)
+
+
+def properties_of(intent: FileOperation) -> dict[str, str]:
+    """What the intent itself says in the summary of its snapshot."""
+    properties = dict(intent.summary)
+    if intent.wap_id is not None:
+        properties[WAP_ID] = intent.wap_id
+    if getattr(intent, "validate", "all") == "none":
+        properties[VALIDATION] = "none"
+    return properties
+
+
+def _without_data(working: Working, head: Head, paths: frozenset[str], *, snapshot_id: int) -> _Rewritten:
+    wanted: dict[str, set[str]] = {}
+    for path in paths:
+        manifest = head.live.manifest_of(path)
+        assert manifest is not None, "require_live comes first"
+        wanted.setdefault(manifest, set()).add(path)
+    return _rewrite(working, head, wanted, content="data", key=lambda file: file.file_path, snapshot_id=snapshot_id)
+
+
+def _without_deletes(working: Working, branch: str, keys: Collection[DeleteKey], *, snapshot_id: int) -> _Rewritten:
+    wanted: dict[str, set[DeleteKey]] = {}
+    for key in keys:
+        live = working.deletes(branch).get(key)
+        assert live is not None, "require_deletes_live comes first"
+        wanted.setdefault(live.manifest, set()).add(key)
+    return _rewrite(working, working.head(branch), wanted, content="deletes", key=delete_key, snapshot_id=snapshot_id)
+
+
+def _rewrite(
+    working: Working,
+    head: Head,
+    wanted: Mapping[str, Collection[Any]],
+    *,
+    content: ManifestContent,
+    key: Callable[[DataFile], Any],
+    snapshot_id: int,
+) -> _Rewritten:
+    """The head's manifests of one content; those with `wanted` files anew, with tombstones in their place."""
+    assert working.metadata is not None
+    manifests: list[ManifestRef] = []
+    drafts: list[DraftManifest] = []
+    removed: list[DataFile] = []
+    for reference in head.manifests:
+        if reference.content != content:
+            continue
+        keys = wanted.get(location_of(reference))
+        if keys is None:
+            manifests.append(reference)
+            continue
+        entries = working.entries(reference)
+        removed += [e.data_file for e in entries if e.is_live and key(e.data_file) in keys]
+        draft = DraftManifest(
+            location=working.new_manifest_location(),
+            partition_spec_id=reference.partition_spec_id,
+            content=content,
+            entries=tuple(rewrite_without(entries, _is_among(keys, key), snapshot_id=snapshot_id)),
+            snapshot_id=snapshot_id,
+            sequence_number=working.next_sequence_number,
+            schema_id=working.metadata.current_schema_id,
+        )
+        manifests.append(draft)
+        drafts.append(draft)
+    assert len(drafts) == len(wanted), "the index names a manifest that the head does not have"
+    return _Rewritten(tuple(manifests), tuple(drafts), tuple(removed))
+
+
+def _is_among(keys: Collection[Any], key: Callable[[DataFile], Any]) -> Callable[[DataFile], bool]:
+    return lambda file: key(file) in keys
+
+
+def _drafts(
+    working: Working,
+    intent: FileOperation,
+    change: FileChange,
+    files: Sequence[DataFile],
+    *,
+    content: ManifestContent,
+) -> tuple[DraftManifest, ...]:
+    """New manifests of added files, by spec. Those of data files are the same on every attempt, and written once."""
+    assert working.metadata is not None
+    snapshot_id = working.snapshot_id_for(intent.intent_id)
+    of_spec: dict[int, list[DataFile]] = {}
+    for file in files:
+        of_spec.setdefault(file.spec_id, []).append(file)
+    return tuple(
+        DraftManifest(
+            location=working.new_manifest_location(),
+            partition_spec_id=spec_id,
+            content=content,
+            entries=tuple(
+                _added(file, change, snapshot_id=snapshot_id) for file in own[start : start + MANIFEST_ENTRIES_MAX]
+            ),
+            snapshot_id=snapshot_id,
+            sequence_number=working.next_sequence_number,
+            schema_id=working.metadata.current_schema_id,
+            reuse_key=f"{snapshot_id}/{spec_id}/{start}/{intent.intent_id}" if content == "data" else None,
+        )
+        for spec_id, own in of_spec.items()
+        for start in range(0, len(own), MANIFEST_ENTRIES_MAX)
+    )
+
+
+def _added(file: DataFile, change: FileChange, *, snapshot_id: int) -> ManifestEntry:
+    aged = file.content != "position-deletes"  # positions are of rows that exist: those deletes may be of any age
+    number = change.data_sequence_number if aged else None
+    return ManifestEntry(status=Status.ADDED, snapshot_id=snapshot_id, sequence_number=number, data_file=file)
+
+
+def _follow_data(head: Head, removed: Collection[str], drafts: Sequence[DraftManifest]) -> None:
+    for path in removed:
+        head.live.remove(path)
+    for draft in drafts:
+        head.live.put_all((e.data_file.file_path for e in draft.entries if e.is_live), manifest=draft.location)
+
+
+def _follow_deletes(
+    working: Working, head: Head, removed: Collection[DeleteKey], drafts: Sequence[DraftManifest]
+) -> None:
+    if head.deletes is None:
+        return  # nobody has asked for them yet
+    for key in removed:
+        head.deletes.remove(key)
+    for draft in drafts:
+        for entry in working.entries(draft):
+            if entry.is_live:
+                head.deletes.put(LiveDelete(entry, draft.location))

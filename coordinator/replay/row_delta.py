@@ -1,0 +1,179 @@
+"""Row delta: rows come and go by data files, delete files and deletion vectors (merge-on-read)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from firn.coordinator.replay import rules
+from firn.coordinator.replay.conflicts import (
+    WindowDeletes,
+    refuse_new_deletes,
+    require_no_new_data,
+    require_no_new_deletes,
+)
+from firn.coordinator.replay.decision import Applied
+from firn.coordinator.replay.delete_rules import (
+    bind_deletes,
+    require_deletes_live,
+    require_deletes_not_live,
+    require_no_lost_deletes,
+    require_same_partition,
+)
+from firn.coordinator.replay.file_change import FileChange, apply_change
+from firn.coordinator.replay.file_filter import FileFilter
+from firn.coordinator.replay.files_rules import bind_added, require_live, require_not_live
+from firn.coordinator.replay.live_entries import entries_of
+from firn.coordinator.replay.vector_merge import draft_merged, plan_vectors, superseded_vectors
+from firn.coordinator.replay.window import removed_data, window
+from firn.coordinator.replay.working import Working
+from firn.model.datafile import DataFile
+from firn.model.delete_index import referenced_data_file
+from firn.model.intent import RowDelta
+from firn.model.manifest import ManifestEntry
+from firn.model.snapshot import Snapshot
+
+
+class _Bound(msgspec.Struct, frozen=True, kw_only=True):
+    """A row delta bound to the table: its files, and the data files of others that its deletes are for."""
+
+    data: list[DataFile]
+    deletes: list[DataFile]
+    references: list[str]
+    reads: FileFilter
+
+    @property
+    def needs_base(self) -> bool:
+        """Equality deletes reach whatever is older than they are, and deletes of own files concern nobody else."""
+        return not self.deletes or bool(self.references) or any(_is_wide(file) for file in self.deletes)
+
+
+def _is_wide(file: DataFile) -> bool:
+    """Whether these are position deletes for no data file in particular."""
+    return file.content == "position-deletes" and referenced_data_file(file) is None
+
+
+def row_delta(working: Working, intent: RowDelta) -> Applied:
+    """Add and remove the files as one snapshot, if the rows that they are for are still there.
+
+    Equality deletes alone always apply: their sequence number just moves on.
+    """
+    working.require(table_uuid=intent.table_uuid)
+    head, index = working.head(intent.branch), working.deletes(intent.branch)
+    bound = _bind(working, intent)
+    since, base = _window(working, intent, bound)
+    require_live(working, intent.branch, intent.removed_data_files, base_snapshot_id=base)
+    require_not_live(head, bound.data)
+    require_deletes_not_live(index, bound.deletes)
+    gone = _gone(working, intent, bound, since, base=base)
+    deletes = [file for file in bound.deletes if referenced_data_file(file) not in gone]
+    referenced = entries_of(working, intent.branch, bound.references)
+    require_same_partition(deletes, [*bound.data, *(entry.data_file for entry in referenced)])
+    if since:
+        _require_no_conflict(working, intent, bound, since, referenced, base=base)
+    vectors = [file for file in deletes if file.is_deletion_vector]
+    plan = plan_vectors(
+        working,
+        intent,
+        vectors,
+        named=frozenset((file.file_path, file.content_offset) for file in intent.removed_delete_files),
+        rewrites_rows=bool(bound.data) and intent.validate == "all",
+    )
+    superseded = superseded_vectors(working, intent, {file.referenced_data_file for file in vectors})
+    removed = require_deletes_live(index, intent.removed_delete_files, superseded=superseded, base=base)
+    require_no_lost_deletes(working, intent.branch, removed, added=deletes, removed_data=intent.removed_data_files)
+    others = [file for file in deletes if not file.is_deletion_vector]
+    change = FileChange(
+        added_data=bound.data,
+        added_deletes=[*others, *plan.kept, *draft_merged(working, plan.merged)],
+        removed_data=intent.removed_data_files,
+        removed_deletes=removed | plan.removed,
+    )
+    return apply_change(working, intent, change)
+
+
+def _bind(working: Working, intent: RowDelta) -> _Bound:
+    assert working.metadata is not None
+    data = bind_added(working, intent.data_files, where="data-files")
+    deletes = bind_deletes(working, intent.delete_files, where="delete-files")
+    own = {file.file_path for file in data}
+    named = [path for file in deletes if (path := referenced_data_file(file)) is not None]
+    references = dict.fromkeys(path for path in (*intent.referenced_data_files, *named) if path not in own)
+    both = [path for path in intent.removed_data_files if path in references]
+    if both:
+        rules.INVALID_DELETE_FILE.refuse(f"{both[0]} is removed, and given deletes", files=both)
+    reads = FileFilter.parse(
+        working.metadata, intent.conflict_filter, case_sensitive=intent.case_sensitive, where="conflict-filter"
+    )
+    return _Bound(data=data, deletes=deletes, references=list(references), reads=reads)
+
+
+def _window(working: Working, intent: RowDelta, bound: _Bound) -> tuple[list[Snapshot], int | None]:
+    """What is to be validated, and from where. A base that is needed and missing is refused, never made up."""
+    base = intent.base_snapshot_id
+    known = None if isinstance(base, msgspec.UnsetType) else base
+    if intent.validate == "none" or not (bound.needs_base or intent.removed_data_files):
+        return [], known
+    if isinstance(base, msgspec.UnsetType):
+        rules.MISSING_FIELD.refuse("base-snapshot-id: needed to tell what happened to the rows since they were read")
+    return window(working, intent.branch, base_snapshot_id=base), base
+
+
+def _gone(
+    working: Working, intent: RowDelta, bound: _Bound, since: Sequence[Snapshot], *, base: int | None
+) -> frozenset[str]:
+    """Referenced data files that a delete has removed whole, where the intent allows for that; refuses other missing.
+
+    Prevents: deletes of rows that a compaction has moved to another file, where they live on.
+    """
+    live = working.head(intent.branch).live
+    missing = [path for path in bound.references if path not in live]
+    if not missing:
+        return frozenset()
+    removers = {entry.data_file.file_path: snapshot for snapshot, entry in removed_data(working, since)}
+    deleted = [path for path in missing if path in removers and removers[path].operation == "delete"]
+    if not intent.referenced_may_be_deleted or len(deleted) < len(missing):
+        require_live(working, intent.branch, missing, base_snapshot_id=base)
+    return frozenset(missing)
+
+
+def _require_no_conflict(
+    working: Working,
+    intent: RowDelta,
+    bound: _Bound,
+    since: Sequence[Snapshot],
+    referenced: Sequence[ManifestEntry],
+    *,
+    base: int | None,
+) -> None:
+    """What came since the base must not concern what the statement read (serializable), nor the rows it writes anew."""
+    if intent.isolation == "serializable":
+        require_no_new_data(working, since, reads=bound.reads.may_match, base=base)
+    came = WindowDeletes(working, since)
+    require_no_new_deletes(came, entries_of(working, intent.branch, intent.removed_data_files), base=base)
+    own_vectors = {file.referenced_data_file for file in bound.deletes if file.is_deletion_vector}
+    for entry in referenced:
+        path = entry.data_file.file_path
+        # Vectors that meet are merged, or refused by their positions. A file of positions is not read with a vector.
+        positions = [file for file in came.positions(entry.data_file) if not file.is_deletion_vector]
+        if not bound.data:
+            positions = positions if path in own_vectors else []
+        elif path not in own_vectors:
+            positions = came.positions(entry.data_file)
+        for delete in [*positions, *(came.equality(entry) if bound.data else ())]:
+            refuse_new_deletes(came.snapshot_of(delete), delete, f"rows of {path}", files=(path,), base=base)
+    if bound.data and not bound.references:
+        _require_untouched_partitions(bound, came, base=base)
+
+
+def _require_untouched_partitions(bound: _Bound, came: WindowDeletes, *, base: int | None) -> None:
+    """Refuse when deletes came to a partition that the intent deletes from, and it does not say in which data files.
+
+    Prevents: a row that was deleted meanwhile coming back as a second version.
+    """
+    for own in bound.deletes:
+        if _is_wide(own):
+            for delete in came.may_reach(own):
+                what = f"rows of the partition that {own.file_path} is for"
+                refuse_new_deletes(came.snapshot_of(delete), delete, what, files=(), base=base)
