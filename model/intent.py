@@ -27,6 +27,7 @@ from firn.model.operations.files import (
     RowDelta,
     WrittenManifest,
 )
+from firn.model.operations.layout import LayoutOperation
 from firn.model.operations.refs import RefOperation
 from firn.model.operations.tables import CreateTable, DropTable, RegisterTable
 from firn.model.operations.upkeep import UpkeepOperation
@@ -66,7 +67,7 @@ INTENT_FIELD: Final = b"intent"
 REPLY_STREAM_PREFIX: Final = "firn:replies:"
 """Where outcomes may be sent to: a writer must not make the daemon write to any other key."""
 
-Intent = FileIntent | CreateTable | RegisterTable | DropTable | RefOperation | UpkeepOperation
+Intent = FileIntent | CreateTable | RegisterTable | DropTable | RefOperation | UpkeepOperation | LayoutOperation
 
 OPERATIONS: Final[dict[type, str]] = {operation: str(operation.__struct_config__.tag) for operation in get_args(Intent)}
 """Operation name by struct, as on the wire."""

@@ -11,6 +11,7 @@ from firn.coordinator.replay.decision import Decision, Refusal
 from firn.coordinator.replay.delete_files import delete_files
 from firn.coordinator.replay.expiry import expire_snapshots
 from firn.coordinator.replay.history import roll_back, set_current_snapshot
+from firn.coordinator.replay.layout import update_sort_order, update_spec
 from firn.coordinator.replay.properties import set_location, update_properties, upgrade_format
 from firn.coordinator.replay.refs import (
     create_branch,
@@ -22,6 +23,7 @@ from firn.coordinator.replay.refs import (
     set_retention,
 )
 from firn.coordinator.replay.replace import replace
+from firn.coordinator.replay.schema import update_schema
 from firn.coordinator.replay.statistics import (
     remove_partition_statistics,
     remove_statistics,
@@ -31,6 +33,7 @@ from firn.coordinator.replay.statistics import (
 from firn.coordinator.replay.tables import create_table, drop_table, register_table
 from firn.coordinator.replay.working import Working
 from firn.model.intent import Append, CreateTable, DeleteFiles, DropTable, Intent, RegisterTable, Replace
+from firn.model.operations.layout import UpdateSchema, UpdateSortOrder, UpdateSpec
 from firn.model.operations.refs import (
     CherryPick,
     CreateBranch,
@@ -117,5 +120,8 @@ OPERATIONS: Final[dict[type, Callable[[Working, Any], Decision]]] = {
     SetPartitionStatistics: set_partition_statistics,
     RemovePartitionStatistics: remove_partition_statistics,
     UpgradeFormat: upgrade_format,
+    UpdateSchema: update_schema,
+    UpdateSpec: update_spec,
+    UpdateSortOrder: update_sort_order,
 }
 """How each operation is replayed; appends are grouped instead (`firn.coordinator.replay.append`)."""

@@ -135,6 +135,16 @@ CHANGED_PARTITION: Final = _rule(
 )
 GC_DISABLED: Final = _rule("gc-disabled", "fix", "Files go that other tables share.")
 
+# Schema, partitioning, order.
+INVALID_CHANGE: Final = _rule("invalid-change", "fix", "A table gets columns or partitions that no engine can read.")
+SCHEMA_CONFLICT: Final = _rule(
+    "schema-conflict", "replan", "Of two changes of one column, the second undoes the first or hits another column."
+)
+COLUMN_IN_USE: Final = _rule("column-in-use", "fix", "Nobody can write: a column to partition or sort by is gone.")
+LAYOUT_CONFLICT: Final = _rule(
+    "layout-conflict", "replan", "Two changes of partitioning or order end in one that neither writer has asked for."
+)
+
 # Properties, location, format version.
 EXPECTATION_FAILED: Final = _rule(
     "expectation-failed", "replan", "A setting is undone by a writer who never knew of it."

@@ -1,0 +1,124 @@
+"""Update schema: changes by name, applied to the schema as it is now if they mean there what they meant."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import msgspec
+
+from firn.coordinator.replay import rules
+from firn.coordinator.replay.decision import Applied
+from firn.coordinator.replay.refs_rules import LISTED_MAX
+from firn.coordinator.replay.working import Working
+from firn.model.column_properties import follow_columns
+from firn.model.errors import InvalidInput
+from firn.model.metadata import TableMetadata
+from firn.model.metadata_layout import add_schema, check_layout, set_current_schema
+from firn.model.name_mapping import (
+    NAME_MAPPING_PROPERTY,
+    name_mapping_from_text,
+    name_mapping_to_text,
+    update_name_mapping,
+)
+from firn.model.operations.layout import UpdateSchema
+from firn.model.schema import Schema
+from firn.model.schema_change import SchemaChange, changes_from_json
+from firn.model.schema_rebase import contested
+from firn.model.schema_update import apply_changes
+
+
+def update_schema(working: Working, intent: UpdateSchema) -> Applied:
+    """Evolve the schema; new columns get their ids now.
+
+    Prevents: of two writers who change one schema, the second undoes the first, or changes a column that it did not
+    mean (`schema-conflict`).
+    """
+    try:
+        changes = changes_from_json(list(intent.changes), where="changes")
+    except InvalidInput as error:
+        rules.INVALID_FIELD.refuse(str(error))
+    metadata = working.require(table_uuid=intent.table_uuid)
+    base, current = require_schema(metadata, intent.base_schema_id), metadata.current_schema
+    if base is not current:
+        _evolved(metadata, base, intent, changes)  # refuses what could never be
+        require_uncontested(base, current, intent, changes)
+    evolved = _evolved(metadata, current, intent, changes)
+    changed, schema_id = add_schema(metadata, evolved, now_ms=working.attempt.now_ms)
+    changed = set_current_schema(changed, schema_id, now_ms=working.attempt.now_ms)
+    try:
+        check_layout(changed)
+    except InvalidInput as error:
+        rules.COLUMN_IN_USE.refuse(f"{error}: change the partition spec or the sort order first")
+    details: dict[str, Any] = {"schema-id": schema_id, **_new_columns(evolved, current)}
+    if changed is not metadata:
+        changed, remark = _with_properties(changed, before=current, after=evolved)
+        working.change_metadata(changed)
+        details |= remark
+    return Applied(details=details)
+
+
+def _evolved(metadata: TableMetadata, schema: Schema, intent: UpdateSchema, changes: Sequence[SchemaChange]) -> Schema:
+    transforms: dict[int, set[str]] = {}
+    for spec in metadata.partition_specs:
+        for field in spec.fields:
+            for source_id in field.source_ids:
+                transforms.setdefault(source_id, set()).add(field.transform)
+    try:
+        evolved, _ = apply_changes(
+            schema,
+            changes,
+            last_column_id=metadata.last_column_id,
+            format_version=metadata.format_version,
+            allow_incompatible=intent.allow_incompatible,
+            case_sensitive=intent.case_sensitive,
+            partition_transforms=transforms,
+        )
+    except InvalidInput as error:
+        if schema.schema_id == intent.base_schema_id:
+            rules.INVALID_CHANGE.refuse(str(error))
+        _refuse_changed(metadata.current_schema, intent, str(error))
+    return evolved
+
+
+def require_schema(metadata: TableMetadata, schema_id: int) -> Schema:
+    """The schema that an intent was planned on. Prevents: its names being read by another schema's columns."""
+    schema = metadata.schema_by_id(schema_id)
+    if schema is None:
+        rules.SCHEMA_CONFLICT.refuse(f"the table has no schema {schema_id} (any more)")
+    return schema
+
+
+def require_uncontested(base: Schema, current: Schema, intent: UpdateSchema, changes: Sequence[SchemaChange]) -> None:
+    """Refuse changes of what somebody else has changed since. Prevents: a change that its writer did not mean."""
+    names = contested(base, current, changes, case_sensitive=intent.case_sensitive)
+    if names:
+        _refuse_changed(current, intent, ", ".join(names))
+
+
+def _refuse_changed(current: Schema, intent: UpdateSchema, what: str) -> NoReturn:
+    rules.SCHEMA_CONFLICT.refuse(
+        f"the schema was changed since schema {intent.base_schema_id} (it is {current.schema_id} now): {what}"
+    )
+
+
+def _new_columns(evolved: Schema, before: Schema) -> dict[str, Any]:
+    """The ids that were given to new columns."""
+    new = {name: i for i, name in evolved.names_by_id.items() if i not in before.fields_by_id}
+    return {"new-columns": dict(list(new.items())[:LISTED_MAX])} if new else {}
+
+
+def _with_properties(metadata: TableMetadata, *, before: Schema, after: Schema) -> tuple[TableMetadata, dict[str, Any]]:
+    """The metadata with the properties that speak of columns brought up to the new schema, and a remark on what not."""
+    properties = follow_columns(metadata.properties, before=before, after=after)
+    remark: dict[str, Any] = {}
+    text = properties.get(NAME_MAPPING_PROPERTY)
+    if text is not None:
+        try:
+            mapping = name_mapping_from_text(text)
+            updated = update_name_mapping(mapping, before=before, after=after)
+            if updated != mapping:
+                properties[NAME_MAPPING_PROPERTY] = name_mapping_to_text(updated)
+        except InvalidInput as error:
+            remark = {"name-mapping": f"left as it is: {error}"[:500]}
+    return msgspec.structs.replace(metadata, properties=properties), remark
