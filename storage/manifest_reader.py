@@ -53,6 +53,19 @@ class StoredManifests:
             schemas=(metadata.current_schema, *metadata.schemas),
         )
 
+    def written_entries(self, metadata: TableMetadata, manifest: ManifestFile) -> Sequence[ManifestEntry]:
+        """The entries of a manifest that no snapshot names yet; what they leave to inherit is None.
+
+        `manifest` has an unassigned sequence number and no snapshot. Raises as `entries` does.
+        """
+        return decode_manifest(
+            self._read(manifest.manifest_path),
+            manifest=manifest,
+            specs={spec.spec_id: spec for spec in metadata.partition_specs},
+            schemas=(metadata.current_schema, *metadata.schemas),
+            committed=False,
+        )
+
     def _embedded(self, snapshot: Snapshot) -> tuple[ManifestFile, ...]:
         """The manifests that a v1 snapshot names itself: what a list would say of them is in their headers."""
         paths = snapshot.manifests or ()
