@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from firn.coordinator.replay.append import AppendGroup, bind_append
+from firn.coordinator.replay.append import AppendGroup, bind_append, staged_append
 from firn.coordinator.replay.cherry_pick import cherry_pick, publish
 from firn.coordinator.replay.decision import Decision, Refusal
 from firn.coordinator.replay.delete_files import delete_files
+from firn.coordinator.replay.delete_where import delete_where
 from firn.coordinator.replay.expiry import expire_snapshots
 from firn.coordinator.replay.history import roll_back, set_current_snapshot
 from firn.coordinator.replay.layout import update_sort_order, update_spec
+from firn.coordinator.replay.overwrite import overwrite
 from firn.coordinator.replay.properties import set_location, update_properties, upgrade_format
 from firn.coordinator.replay.refs import (
     create_branch,
@@ -23,6 +25,9 @@ from firn.coordinator.replay.refs import (
     set_retention,
 )
 from firn.coordinator.replay.replace import replace
+from firn.coordinator.replay.replace_partitions import replace_partitions
+from firn.coordinator.replay.rewrite_manifests import rewrite_manifests
+from firn.coordinator.replay.row_delta import row_delta
 from firn.coordinator.replay.schema import update_schema
 from firn.coordinator.replay.statistics import (
     remove_partition_statistics,
@@ -32,7 +37,20 @@ from firn.coordinator.replay.statistics import (
 )
 from firn.coordinator.replay.tables import create_table, drop_table, register_table
 from firn.coordinator.replay.working import Working
-from firn.model.intent import Append, CreateTable, DeleteFiles, DropTable, Intent, RegisterTable, Replace
+from firn.model.intent import (
+    Append,
+    CreateTable,
+    DeleteFiles,
+    DeleteWhere,
+    DropTable,
+    Intent,
+    Overwrite,
+    RegisterTable,
+    Replace,
+    ReplacePartitions,
+    RewriteManifests,
+    RowDelta,
+)
 from firn.model.operations.layout import UpdateSchema, UpdateSortOrder, UpdateSpec
 from firn.model.operations.refs import (
     CherryPick,
@@ -69,12 +87,12 @@ def replay(working: Working, intents: Sequence[Intent]) -> list[Decision]:
     group: AppendGroup | None = None
     for position, intent in enumerate(intents):
         try:
-            if isinstance(intent, Append):
-                files = bind_append(working, intent)
+            if isinstance(intent, Append) and not intent.stage:
+                added = bind_append(working, intent)
                 if group is None or not group.accepts(intent):
                     _close(group)
                     group = AppendGroup(working, branch=intent.branch, leader=intent.intent_id)
-                decisions.append(group.add(intent, files))
+                decisions.append(group.add(intent, added))
             else:
                 _close(group)
                 group = None
@@ -96,8 +114,14 @@ def _apply(working: Working, intent: Intent) -> Decision:
 
 
 OPERATIONS: Final[dict[type, Callable[[Working, Any], Decision]]] = {
+    Append: staged_append,
     DeleteFiles: delete_files,
+    DeleteWhere: delete_where,
+    Overwrite: overwrite,
+    ReplacePartitions: replace_partitions,
     Replace: replace,
+    RewriteManifests: rewrite_manifests,
+    RowDelta: row_delta,
     CreateTable: create_table,
     RegisterTable: register_table,
     DropTable: drop_table,
@@ -124,4 +148,4 @@ OPERATIONS: Final[dict[type, Callable[[Working, Any], Decision]]] = {
     UpdateSpec: update_spec,
     UpdateSortOrder: update_sort_order,
 }
-"""How each operation is replayed; appends are grouped instead (`firn.coordinator.replay.append`)."""
+"""How each operation is replayed; appends that are not staged are grouped (`firn.coordinator.replay.append`)."""

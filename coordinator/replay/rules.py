@@ -177,3 +177,55 @@ UNKNOWN_BASE: Final = _rule(
 )
 MORE_ROWS: Final = _rule("more-rows", "fix", "A compaction doubles rows.")
 NEW_DELETES: Final = _rule("new-deletes", "replan", "Rows come back that were deleted after a rewrite read them.")
+
+# What came meanwhile.
+NEW_DATA: Final = _rule(
+    "new-data",
+    "replan",
+    "A statement commits as if rows that came meanwhile, and that it would have read, were not there.",
+)
+REMOVED_DATA: Final = _rule(
+    "removed-data", "replan", "Rows that were deleted meanwhile come back in the files that overwrite them."
+)
+ROW_CONFLICT: Final = _rule(
+    "row-conflict", "replan", "A row that was deleted or changed meanwhile comes back as a second version."
+)
+MERGE_TOO_LARGE: Final = _rule(
+    "merge-too-large", "replan", "The merge of two deletion vectors takes the memory of all other tables."
+)
+
+# Filters.
+INVALID_FILTER: Final = _rule(
+    "invalid-filter", "fix", "A filter that means nothing for the table takes the wrong rows, or none."
+)
+PARTIAL_MATCH: Final = _rule(
+    "partial-match", "narrow-filter", "Rows go that do not match, with the file that they share with some that do."
+)
+OUTSIDE_FILTER: Final = _rule(
+    "outside-filter", "fix", "An overwrite that is repeated adds rows again that it has not taken away."
+)
+
+# Delete files.
+INVALID_DELETE_FILE: Final = _rule(
+    "invalid-delete-file", "fix", "A delete file that no reader can apply makes its data files unreadable."
+)
+DELETE_FORMAT: Final = _rule(
+    "delete-format", "replan", "Deletes are in a form that readers of this format version ignore or cannot read."
+)
+LOST_DELETES: Final = _rule("lost-deletes", "fix", "Deleted rows come back, because nothing stands for their deletes.")
+WRONG_SEQUENCE_NUMBER: Final = _rule(
+    "wrong-sequence-number",
+    "fix",
+    "Equality deletes reach rows that they are not for, or no longer those they are for.",
+)
+
+# Manifests.
+INVALID_MANIFEST: Final = _rule(
+    "invalid-manifest", "fix", "Files come to the table that nobody has checked, or with an age of their own making."
+)
+MISSING_MANIFEST: Final = _rule(
+    "missing-manifest", "replan", "A rewrite of manifests takes back what came to the table meanwhile."
+)
+MANIFEST_MISMATCH: Final = _rule(
+    "manifest-mismatch", "fix", "A rewrite of manifests loses files, or changes which deletes reach them."
+)
