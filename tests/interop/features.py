@@ -18,8 +18,8 @@ ICEBERG_JAVA: Final = "1.11.0"
 VERSIONS: Final[dict[Reader, str]] = {
     "PyIceberg": version("pyiceberg"),
     "DuckDB": version("duckdb"),
-    "iceberg-rust": f"pyiceberg-core {version('pyiceberg-core')}",
-    "Spark": f"4.1, Iceberg {ICEBERG_JAVA}",
+    "iceberg-rust": f"(pyiceberg-core {version('pyiceberg-core')})",
+    "Spark": f"4.1 with Iceberg {ICEBERG_JAVA}",
 }
 
 
@@ -51,8 +51,8 @@ LIMITS: Final = (
     refuses("PyIceberg", "type-time-orc", "Cannot promote long to time", "no time"),
     refuses("PyIceberg", "type-uuid-orc", "Cannot promote an binary to uuid", "no uuid"),
     refuses("PyIceberg", "type-fixed-orc", "Cannot promote an binary to fixed", "no fixed"),
-    refuses("PyIceberg", "type-geometry-(parquet|orc)", "Cannot promote an binary to geometry"),
-    refuses("PyIceberg", "type-geography-(parquet|orc)", "Cannot promote an binary to geography"),
+    refuses("PyIceberg", "type-geometry-(parquet|orc)", "Cannot promote an binary to geometry", "no geospatial types"),
+    refuses("PyIceberg", "type-geography-(parquet|orc)", "Cannot promote an binary to geography", "no geospatial types"),
     refuses("PyIceberg", "transforms-timestamp(tz)?_ns", "timestamp-nanos", "not as partition values"),
     refuses("PyIceberg", "defaults-orc", "Unsupported schema projection", "no timestamps in v3"),
     misreads("PyIceberg", "null-collections-(parquet|orc)", "null reads as empty"),
@@ -112,6 +112,7 @@ FEATURES: Final = {
     "these types, ORC": "type-.*-orc",
     "variant (v3), Avro": "type-variant-avro",
     "every transform, v1–v3": "transforms-v.-.*",
+    "smallest int and long, truncated": "truncated-minimum",
     "several time units of one column in a spec": "several-time-units",
     "evolved partition spec, v1–v3": "evolved-spec-v.",
     "evolved schema, Parquet, v1–v3": "evolved-schema-v.-parquet",

@@ -149,7 +149,7 @@ COMMON: Final[dict[str, tuple[Type, list[Any]]]] = {
         DecimalType(38, 10),
         [Decimal("1.0000000000"), Decimal("-1234567890123456789012345678.0123456789")],
     ),
-    "c_date": (DATE, [0, -1, 20_000, 2_932_896, -719_162]),
+    "c_date": (DATE, [0, -1, 20_000, 2_932_896, -700_000]),
     "c_timestamp": (TIMESTAMP, [0, -1, 1_750_000_000_123_456, -9_000_000_000_000_000]),
     "c_timestamptz": (TIMESTAMPTZ, [0, -1, 1_750_000_000_123_456, -9_000_000_000_000_000]),
     "c_string": (STRING, ["", "a", "héllo", "\U0001f600 smile", "x" * 40, "tab\tquote'"]),
@@ -251,6 +251,7 @@ TRANSFORMS: Final[dict[str, tuple[str, ...]]] = {
 """Every transform of every type that all engines have."""
 
 
+MINIMA: Final = (-(2**31), -(2**63))
 TIME_UNITS: Final = ("year", "month", "day", "hour")
 SPECIAL_TRANSFORMS: Final[dict[str, tuple[str, ...]]] = {
     "time": ("identity", "bucket[7]"),
@@ -291,7 +292,14 @@ def every_transform(folder: Path, version: int, group: tuple[str, ...], units: t
         for at, text in enumerate(TRANSFORMS[name])
         if text not in TIME_UNITS or text in units
     }
-    return transformed(folder, version, {name: COMMON[name] for name in group}, **transforms)
+    types = {name: (COMMON[name][0], [v for v in COMMON[name][1] if v not in MINIMA]) for name in group}
+    return transformed(folder, version, types, **transforms)
+
+
+def truncated_minimum(folder: Path) -> BuiltTable:
+    """The smallest int and long, which wrap around when they are truncated, as in the Java library."""
+    types: dict[str, tuple[Type, list[Any]]] = {"i": (INT, [MINIMA[0], 1]), "l": (LONG, [MINIMA[1], 1])}
+    return transformed(folder, 2, types, i="truncate[10]", l="truncate[10]")
 
 
 def special_transform(folder: Path, name: str) -> BuiltTable:
@@ -597,6 +605,7 @@ def _catalogue() -> dict[str, Build]:
         add(f"references-v{version}", references, version)
         add(f"sorted-v{version}", sorted_rows, version)
         add(f"empty-v{version}", empty, version)
+    add("truncated-minimum", truncated_minimum)
     add("several-time-units", every_transform, 2, TIMES, TIME_UNITS)
     for name in SPECIAL_TRANSFORMS:
         add(f"transforms-{name}", special_transform, name)
