@@ -17,7 +17,7 @@ from firn.storage.leases import Leases
 from firn.storage.membership import Membership
 from tests.unit.coordinator.workbench import TABLE, Workbench, append, create
 
-SOON_S = 3
+SOON_S = 12
 """Far below the minute after which anything that was forgotten is found again."""
 
 
