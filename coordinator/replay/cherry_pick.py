@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -10,10 +9,9 @@ import msgspec
 from firn.coordinator.replay import rules
 from firn.coordinator.replay.decision import Applied
 from firn.coordinator.replay.delete_rules import may_apply
-from firn.coordinator.replay.draft import MANIFEST_ENTRIES_MAX, DraftManifest
+from firn.coordinator.replay.file_change import FileChange, apply_change
 from firn.coordinator.replay.files_rules import require_live, require_not_live
 from firn.coordinator.replay.refs_rules import head_of, require_snapshot
-from firn.coordinator.replay.removal import remove_files
 from firn.coordinator.replay.window import lineage, made_by
 from firn.coordinator.replay.working import Working
 from firn.model import refs
@@ -26,7 +24,8 @@ from firn.model.cherry_pick import (
 )
 from firn.model.datafile import DataFile
 from firn.model.errors import AlreadyExists, InvalidInput
-from firn.model.manifest import ManifestEntry, Status
+from firn.model.intent import FileOperation
+from firn.model.manifest import Status
 from firn.model.operations import refs as operations
 from firn.model.snapshot import Operation, Snapshot
 
@@ -112,59 +111,23 @@ def _reapplied(
     working: Working, intent: operations.CherryPick | operations.Publish, plan: CherryPick, changes: _Changes
 ) -> Applied:
     """A new snapshot with the picked one's files. Rows get ids of this snapshot: they were never on this branch."""
-    snapshot_id, sequence_number = working.snapshot_id_for(intent.intent_id), working.next_sequence_number
-    head = working.head(intent.branch)
-    added = [msgspec.structs.replace(file, first_row_id=None) for file in changes.added]
-    kept, removed = head.manifests, list[DataFile]()
-    if changes.removed:
-        kept, removed = remove_files(
-            working,
-            branch=intent.branch,
-            locations=[file.file_path for file in changes.removed],
-            snapshot_id=snapshot_id,
-        )
-    drafts = _added_manifests(working, added, snapshot_id=snapshot_id)
-    for draft in drafts:
-        head.live.put_all((entry.data_file.file_path for entry in draft.entries), manifest=draft.location)
-    properties = {**intent.summary, **plan.summary}
+    properties = dict(plan.summary)
     if plan.kind == "replace-partitions":
         properties[REPLACE_PARTITIONS] = "true"
-    working.commit(
-        branch=intent.branch,
-        snapshot_id=snapshot_id,
-        operation=_OPERATIONS[plan.kind],
-        manifests=(*drafts, *kept),
-        added=added,
-        removed=removed,
-        intents=[(intent.intent_id, intent.writer)],
+    change = FileChange(
+        added_data=[msgspec.structs.replace(file, first_row_id=None) for file in changes.added],
+        removed_data=[file.file_path for file in changes.removed],
         properties=properties,
     )
-    details = {"picked-snapshot-id": plan.snapshot.snapshot_id}
-    return Applied(snapshot_id=snapshot_id, sequence_number=sequence_number, details=details)
-
-
-def _added_manifests(working: Working, added: Sequence[DataFile], *, snapshot_id: int) -> list[DraftManifest]:
-    assert working.metadata is not None
-    of_spec: dict[int, list[DataFile]] = {}
-    for file in added:
-        of_spec.setdefault(file.spec_id, []).append(file)
-    return [
-        DraftManifest(
-            location=working.new_manifest_location(),
-            partition_spec_id=spec_id,
-            content="data",
-            entries=tuple(
-                ManifestEntry(status=Status.ADDED, snapshot_id=snapshot_id, data_file=file)
-                for file in files[start : start + MANIFEST_ENTRIES_MAX]
-            ),
-            snapshot_id=snapshot_id,
-            sequence_number=working.next_sequence_number,
-            schema_id=working.metadata.current_schema_id,
-            reuse_key=f"{snapshot_id}/{spec_id}/{start}/picked",
-        )
-        for spec_id, files in of_spec.items()
-        for start in range(0, len(files), MANIFEST_ENTRIES_MAX)
-    ]
+    as_if = FileOperation(
+        intent_id=intent.intent_id,
+        table=intent.table,
+        writer=intent.writer,
+        branch=intent.branch,
+        summary=intent.summary,
+    )
+    applied = apply_change(working, as_if, change, operation=_OPERATIONS[plan.kind])
+    return msgspec.structs.replace(applied, details={"picked-snapshot-id": plan.snapshot.snapshot_id})
 
 
 def require_unchanged_partitions(working: Working, branch: str, picked: Snapshot, changes: _Changes) -> None:

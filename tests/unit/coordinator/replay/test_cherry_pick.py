@@ -9,13 +9,23 @@ import msgspec
 import pytest
 
 from firn.coordinator.table_reader import TableReader
-from firn.model.intent import ContentFile
+from firn.model.intent import ContentFile, ReplacePartitions, RowDelta
 from firn.model.metadata_changes import with_metadata_log
 from firn.model.operations.refs import CherryPick, CreateBranch, FastForward, Publish, RemoveRef, Rollback
-from firn.model.outcome import Committed
+from firn.model.outcome import Committed, Rejected
 from firn.storage.file_system_tables import FileSystemTables
 from firn.storage.metadata_files import encode_metadata
-from tests.unit.coordinator.workbench import TABLE, WAREHOUSE, Workbench, append, content_file, create, new_id, replace
+from tests.unit.coordinator.workbench import (
+    TABLE,
+    WAREHOUSE,
+    Workbench,
+    append,
+    content_file,
+    create,
+    new_id,
+    path_of,
+    replace,
+)
 
 LOCATION = f"{WAREHOUSE}/db/events"
 BY_NAME = {"spec-id": 0, "fields": [{"source-id": 3, "field-id": 1000, "name": "name", "transform": "identity"}]}
@@ -253,6 +263,62 @@ async def test_what_is_neither_append_nor_replacement_is_only_moved_to() -> None
         await bench.commit(intent(CherryPick, snapshot_id=staged.snapshot_id))
     assert refused.rule == "cannot-pick"
     assert await bench.live() == ["a2"]
+
+
+async def test_the_first_snapshot_of_a_table_can_be_staged_and_published() -> None:
+    bench = Workbench()
+    async with bench.daemon():
+        await bench.commit(create())
+        staged = await bench.commit(append("a", stage=True, wap_id="first"))
+        assert (await bench.metadata()).current_snapshot_id is None
+        published = await bench.commit(intent(Publish, wap_id="first"))
+        await bench.commit(append("b"))
+    assert published.snapshot_id == staged.snapshot_id
+    assert await bench.live() == ["a", "b"]
+
+
+async def test_staged_replacements_of_partitions_are_published_and_the_second_sees_the_first() -> None:
+    bench = Workbench()
+    async with bench.daemon():
+        await bench.commit(create(partition_spec=BY_NAME))
+        base = (await bench.commit(append("A", "B", data_files=(file_of("x", "A"), file_of("y", "B"))))).snapshot_id
+        for wap_id, partition, name in (("one", "x", "A1"), ("two", "y", "B1"), ("three", "x", "A2")):
+            staged = {"base_snapshot_id": base, "stage": True, "wap_id": wap_id}
+            await bench.commit(intent(ReplacePartitions, data_files=(file_of(partition, name),), **staged))
+        assert await bench.live() == ["A", "B"]
+        outcomes = await bench.settle(*(intent(Publish, wap_id=wap_id) for wap_id in ("one", "two", "three", "one")))
+        metadata = await bench.metadata()
+    assert await bench.live() == ["A1", "B1"]
+    assert [type(o) for o in outcomes] == [Committed, Committed, Rejected, Rejected]
+    assert [o.rule for o in outcomes if isinstance(o, Rejected)] == ["missing-file", "already-picked"]
+    summary = (metadata.current_snapshot.summary if metadata.current_snapshot else None) or {}
+    assert summary["published-wap-id"] == "two"
+    assert "wap.id" not in summary
+
+
+@pytest.mark.parametrize("content", ["equality-deletes", "position-deletes"])
+async def test_a_replacement_is_not_picked_over_deletes_that_it_has_not_seen(content: str) -> None:
+    bench = Workbench()
+    async with bench.daemon():
+        await bench.commit(create(partition_spec=BY_NAME))
+        base = (await bench.commit(append_to("x", "A"))).snapshot_id
+        await bench.commit(append_to("y", "B"))
+        staged = await bench.commit(
+            intent(ReplacePartitions, data_files=(file_of("x", "A1"),), base_snapshot_id=base, stage=True)
+        )
+        ids = (1,) if content == "equality-deletes" else None
+        deletes = [
+            msgspec.structs.replace(file_of(part, f"deletes-{part}"), content=content, equality_ids=ids)
+            for part in "xy"
+        ]
+        named = {"base_snapshot_id": (await bench.metadata()).current_snapshot_id}
+        if content == "position-deletes":
+            named["referenced_data_files"] = (path_of("A"), path_of("B"))  # type: ignore[assignment]
+        await bench.commit(intent(RowDelta, delete_files=tuple(deletes[1:]), **named))
+        winner = await bench.commit(intent(RowDelta, delete_files=tuple(deletes[:1]), **named))
+        refused = await bench.refuse(intent(CherryPick, snapshot_id=staged.snapshot_id))
+    assert (refused.rule, refused.files) == ("new-deletes", (path_of("A"),))
+    assert refused.conflicting_snapshot_id == winner.snapshot_id
 
 
 @pytest.mark.parametrize(
