@@ -176,7 +176,7 @@ class Intake:
         try:
             decoded = await self._decode(entry)
         except InvalidIntent as error:
-            identity = identity_of(entry.payload or b"", limits=self._limits)
+            identity = identity_of(entry.payload or b"", limits=self._limits, reply_prefix=self._streams.names.replies)
             self._lanes.admit(entry.shard, entry.entry_id, size=0)
             self._publisher.dead_letter(
                 entry, rule=error.rule, message=str(error), identity=identity, epoch=self._epoch
@@ -205,9 +205,10 @@ class Intake:
                 rule="malformed-entry",
                 hint="XADD <stream> * intent '<json>'",
             )
+        prefix = self._streams.names.replies
         if len(entry.payload) > LONG_DECODE_BYTES:
-            return await asyncio.to_thread(decode_intent, entry.payload, limits=self._limits)
-        return decode_intent(entry.payload, limits=self._limits)
+            return await asyncio.to_thread(decode_intent, entry.payload, limits=self._limits, reply_prefix=prefix)
+        return decode_intent(entry.payload, limits=self._limits, reply_prefix=prefix)
 
     def _verdict(self, entry: Entry, decoded: DecodedIntent) -> Refused | None:
         """What is wrong with a well-formed intent before its table is looked at. A repeat is answered all the same."""

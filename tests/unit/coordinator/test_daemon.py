@@ -297,3 +297,12 @@ async def test_an_emptied_redis_may_hand_out_an_entry_id_again_for_another_inten
         await asyncio.sleep(0.05)
         assert isinstance(await bench.outcome(intent), Committed)
         assert not daemon.lanes.under_way(0, "5-1")
+
+
+async def test_under_another_prefix_replies_go_to_streams_of_that_prefix_and_to_no_other() -> None:
+    bench = Workbench(prefix="wintry")
+    async with bench.daemon():
+        await bench.commit(create())
+        await bench.commit(append("a", reply_to="wintry:replies:w"))
+        assert len(await bench.streams.replies("wintry:replies:w", block_ms=2000)) == 1
+        assert (await bench.refuse(append("b", reply_to="firn:replies:w"))).rule == "invalid-reply-to"

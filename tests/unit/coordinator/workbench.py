@@ -21,6 +21,7 @@ from firn.model.metadata import TableMetadata
 from firn.model.outcome import Committed, Outcome, Rejected, decode_outcome
 from firn.model.sharding import shard_of
 from firn.storage.files import FileStore
+from firn.storage.intent_streams import StreamNames
 from firn.storage.journal import JournalFiles
 from firn.storage.memory_coordination import MemoryZooKeeper
 from firn.storage.memory_files import MemoryFiles
@@ -96,13 +97,21 @@ def replace(
 class Workbench:
     """Twins of every server, daemons on them, and what a test wants to know of the result."""
 
-    def __init__(self, *, files: FileStore | None = None, limits: Limits | None = None, shards: int = SHARDS) -> None:
+    def __init__(
+        self,
+        *,
+        files: FileStore | None = None,
+        limits: Limits | None = None,
+        shards: int = SHARDS,
+        prefix: str = "firn",
+    ) -> None:
+        self.names = StreamNames(prefix)
         self.zookeeper = MemoryZooKeeper(now_ms=wall_clock_ms)
         self.redis = MemoryRedis()
         self.files = MemoryFiles() if files is None else files
         self.limits = limits or Limits()
         self.shards = shards
-        self.streams = self.redis.connect()
+        self.streams = self.redis.connect(names=self.names)
         self.daemons: list[Daemon] = []
         self.sessions: dict[str, Any] = {}
 
@@ -116,7 +125,7 @@ class Workbench:
             limits=self.limits,
         )
         session = self.sessions[name] = self.zookeeper.connect()
-        daemon = Daemon(settings, session=session, streams=self.redis.connect(), files=self.files)
+        daemon = Daemon(settings, session=session, streams=self.redis.connect(names=self.names), files=self.files)
         await daemon.start()
         self.daemons.append(daemon)
         try:
