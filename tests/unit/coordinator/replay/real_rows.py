@@ -6,6 +6,8 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from firn.coordinator.fsck.finding import Finding
+from firn.coordinator.fsck.run import check_table
 from firn.model.content_file import content_file_of
 from firn.model.datafile import DataFile
 from firn.model.deletion_vector import DeletionVector
@@ -31,6 +33,7 @@ from firn.model.snapshot import Snapshot
 from firn.storage.data_files import NewFile, encode_rows
 from firn.storage.equality_deletes import encode_equality_deletes
 from firn.storage.manifest_reader import StoredManifests
+from firn.storage.pointers import Pointers
 from firn.storage.position_deletes import encode_position_deletes
 from firn.storage.puffin import deletion_vector_blob, encode_puffin
 from firn.storage.scan_rows import scan_rows
@@ -218,6 +221,11 @@ class RealRows:
         manifests = reader.manifests(metadata, snapshot)
         found = [entry for manifest in manifests for entry in reader.entries(metadata, manifest)]
         return [entry for entry in found if entry.is_live or not live]
+
+    async def unsound(self) -> tuple[Finding, ...]:
+        """What a check of the whole table finds: journal, versions, manifests, files."""
+        versioned = await Pointers(self.bench.zookeeper.connect()).read(TABLE)
+        return check_table(versioned.pointer, files=self.bench.files, limits=self.bench.limits).findings
 
     async def delete_files(self) -> list[DataFile]:
         """The live delete files."""
