@@ -158,7 +158,8 @@ class Daemon:
             async with asyncio.timeout(self._settings.daemon.drain_s):
                 await self.lanes.retire()
                 await self.publisher.drain()
-                await self.ownership.release_all()
+                if self._session.state == "connected":
+                    await self.ownership.release_all()
         except TimeoutError:
             self._log.warning("drain cut short", seconds=self._settings.daemon.drain_s)
         except (FirnError, OSError) as error:  # a server is away: its nodes go with the session

@@ -38,6 +38,9 @@ LONG_DECODE_BYTES = 64 * 1024
 
 RETRY_S = 0.5
 
+COMPLAINT_S = 60.0
+"""How often the log says that Redis still does not answer."""
+
 
 class Intake:
     """Takes entries for one daemon. `owned` says which shards are its own now."""
@@ -67,6 +70,7 @@ class Intake:
         self._epoch = ""
         self._groups_seen = -1
         self._janitor_at = 0.0
+        self._complains_at = 0.0
         self._measure_at = 0.0
         self._stopping = False
         self.redis_answers = False
@@ -91,9 +95,11 @@ class Intake:
                 await self._round()
                 self._hears(answers=True)
             except (FirnError, OSError) as error:
+                if self.redis_answers or time.monotonic() >= self._complains_at:
+                    self._complains_at = time.monotonic() + COMPLAINT_S
+                    self._log.warning("intake waits", reason=str(error))
                 self._hears(answers=False)
                 self._caught_up.clear()
-                self._log.warning("intake waits", reason=str(error))
                 await asyncio.sleep(RETRY_S)
 
     def _hears(self, *, answers: bool) -> None:

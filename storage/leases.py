@@ -192,6 +192,8 @@ class Leases:
 
     async def _sweep(self) -> None:
         """Remove our nodes that nobody wants: those that can be now, the others in the background."""
+        if self._session.state != "connected":
+            return  # its return starts the sweep; waiting for it would hold up whoever gives a lock up
         try:
             await self._sweep_pass()
         finally:

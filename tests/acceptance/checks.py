@@ -22,6 +22,8 @@ from tests.acceptance.stack import DaemonProcess, Stack
 from tests.acceptance.writers import Told
 
 FILES: Final = LocalFiles()
+FSCK_S: Final = 600.0
+"""It reads every version of the metadata; thousands of them, after a long load, take minutes."""
 
 
 def check_exactly_once(stack: Stack, table: str, told: Sequence[Told], *, count: int, deep: bool = False) -> str:
@@ -40,7 +42,7 @@ def check_exactly_once(stack: Stack, table: str, told: Sequence[Told], *, count:
         f"{len(set(live) - expected)} are live that nobody was told of: {sorted(set(live) - expected)[:3]}"
     )
     check_journal(stack, table, metadata, told)
-    fsck = stack.firn("fsck", table, *(["--deep"] if deep else []))
+    fsck = stack.firn("fsck", table, *(["--deep"] if deep else []), timeout_s=FSCK_S)
     assert fsck.returncode == 0, f"{fsck.stdout}\n{fsck.stderr}"
     return location
 

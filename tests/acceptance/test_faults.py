@@ -204,3 +204,21 @@ def test_daemons_that_are_told_to_end_drain_and_leave_nothing_behind(stack: Stac
     for daemon in daemons:
         assert daemon.terminate() == 0
         check_log(daemon)
+
+
+def test_a_daemon_without_its_servers_waits_idly_and_ends_when_it_is_told(stack: Stack) -> None:
+    daemon = stack.daemon()
+    stack.create_table(TABLE)
+    stack.redis_server.kill()
+    stack.zookeeper_server.kill()
+    time.sleep(1)
+    used_s = daemon.cpu_s()
+    time.sleep(3)
+    assert daemon.cpu_s() - used_s < 0.6
+    assert daemon.get("/readyz") is None
+    assert daemon.get("/healthz") is not None
+    ended_at = time.monotonic()
+    assert daemon.terminate() == 0
+    assert time.monotonic() - ended_at < 5
+    assert len([r for r in daemon.log_records("warning") if r["event"] == "intake waits"]) <= 2
+    check_log(daemon, warnings=SESSION_LOST)
