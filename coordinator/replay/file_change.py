@@ -15,14 +15,12 @@ from firn.coordinator.replay.draft import MANIFEST_ENTRIES_MAX, DraftManifest, M
 from firn.coordinator.replay.live_deletes import DeleteKey, LiveDelete, delete_key
 from firn.coordinator.replay.working import Head, Working
 from firn.coordinator.replay.written_manifests import ReadManifest
+from firn.model.cherry_pick import STAGED_WAP_ID
 from firn.model.datafile import DataFile
 from firn.model.intent import FileOperation
 from firn.model.manifest import ManifestContent, ManifestEntry, Status
 from firn.model.snapshot import Operation
 from firn.storage.manifest_merge import rewrite_without
-
-WAP_ID: Final = "wap.id"
-"""Summary entry by which a staged snapshot is found when it is published."""
 
 VALIDATION: Final = "firn.validation"
 """Summary entry of a snapshot that was committed without looking at what came meanwhile."""
@@ -112,7 +110,7 @@ def properties_of(intent: FileOperation) -> dict[str, str]:
     """What the intent itself says in the summary of its snapshot."""
     properties = dict(intent.summary)
     if intent.wap_id is not None:
-        properties[WAP_ID] = intent.wap_id
+        properties[STAGED_WAP_ID] = intent.wap_id
     if getattr(intent, "validate", "all") == "none":
         properties[VALIDATION] = "none"
     return properties

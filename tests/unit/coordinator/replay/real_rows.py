@@ -8,7 +8,7 @@ from typing import Any
 
 from firn.coordinator.fsck.finding import Finding
 from firn.coordinator.fsck.run import check_table
-from firn.model.content_file import content_file_of
+from firn.model.content_file import bind_content_file, content_file_of
 from firn.model.datafile import DataFile
 from firn.model.deletion_vector import DeletionVector
 from firn.model.intent import (
@@ -22,8 +22,9 @@ from firn.model.intent import (
     Replace,
     ReplacePartitions,
     RowDelta,
+    WrittenManifest,
 )
-from firn.model.manifest import ManifestEntry
+from firn.model.manifest import ManifestContent, ManifestEntry, Status
 from firn.model.metadata import TableMetadata
 from firn.model.outcome import Committed, Rejected
 from firn.model.partitioning import PartitionSpec, partition_of
@@ -33,6 +34,7 @@ from firn.model.snapshot import Snapshot
 from firn.storage.data_files import NewFile, encode_rows
 from firn.storage.equality_deletes import encode_equality_deletes
 from firn.storage.manifest_reader import StoredManifests
+from firn.storage.manifests import encode_manifest
 from firn.storage.pointers import Pointers
 from firn.storage.position_deletes import encode_position_deletes
 from firn.storage.puffin import deletion_vector_blob, encode_puffin
@@ -127,6 +129,34 @@ class RealRows:
             content_offset=puffin.blobs[0].offset,
             content_size_in_bytes=puffin.blobs[0].length,
         )
+
+    def manifest(
+        self, entries: Sequence[ManifestEntry], *, content: ManifestContent = "data", snapshot_id: int | None = None
+    ) -> WrittenManifest:
+        """A manifest that a writer writes itself. Entries that are not added need their numbers."""
+        encoded = encode_manifest(
+            entries,
+            schema=self.schema,
+            spec=self.spec,
+            content=content,
+            format_version=self.created.format_version,
+            snapshot_id=snapshot_id,
+        )
+        location = f"{self.created.location}/metadata/{next(self._names):05}-written.avro"
+        self.bench.files.create(location, encoded.data)
+        return WrittenManifest(
+            manifest_path=location,
+            manifest_length=len(encoded.data),
+            partition_spec_id=self.spec.spec_id,
+            content=content,
+            files_count=len(entries),
+            rows_count=sum(entry.data_file.record_count for entry in entries),
+        )
+
+    def added(self, *files: ContentFile) -> list[ManifestEntry]:
+        """Entries of new files, as a writer leaves them to the commit."""
+        bound = [bind_content_file(file, self.created, where="file") for file in files]
+        return [ManifestEntry(status=Status.ADDED, data_file=file) for file in bound]
 
     def _new(self, partition: tuple[Any, ...]) -> NewFile:
         return NewFile(location=self._location("parquet"), spec=self.spec, partition=partition)

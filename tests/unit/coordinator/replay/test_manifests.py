@@ -1,0 +1,263 @@
+"""Manifests that writers bring along, and manifests that are rewritten: the files are what they were."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+import pytest
+
+from firn.model.intent import DeleteFiles, RewriteManifests, WrittenManifest
+from firn.model.manifest import ManifestEntry, Status
+from firn.model.operations.refs import CreateBranch
+from firn.model.operations.upkeep import UpgradeFormat
+from firn.model.outcome import Committed
+from firn.storage.manifest_reader import StoredManifests
+from tests.unit.coordinator.replay.gathering import Gathering
+from tests.unit.coordinator.replay.real_rows import RealRows
+from tests.unit.coordinator.workbench import TABLE, Workbench, append, new_id
+
+ONE, TWO, THREE = ((1, "eu"), (2, "eu")), ((3, "us"),), ((4, "us"), (5, "us"), (6, "us"))
+
+
+async def manifest_paths(table: RealRows, content: str = "data") -> list[str]:
+    metadata = await table.metadata()
+    assert metadata.current_snapshot is not None
+    manifests = StoredManifests(table.bench.files).manifests(metadata, metadata.current_snapshot)
+    return [manifest.manifest_path for manifest in manifests if manifest.content == content]
+
+
+def rewrite(removed: list[str], *written: WrittenManifest, **members: Any) -> RewriteManifests:
+    return RewriteManifests(
+        intent_id=new_id(), table=TABLE, removed_manifests=tuple(removed), manifests=written, **members
+    )
+
+
+def existing(entry: ManifestEntry, **changes: Any) -> ManifestEntry:
+    return msgspec.structs.replace(entry, status=Status.EXISTING, **changes)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Appended
+
+
+@pytest.mark.parametrize("version", [2, 3])
+async def test_a_manifest_is_appended_as_it_was_written(version: int) -> None:
+    bench = Workbench()
+    async with bench.daemon():
+        table = await RealRows.create(bench, version=version)
+        written = table.manifest(table.added(table.data(*ONE), table.data(*TWO)))
+        await table.commit(table.append(manifests=(written,)))
+        summary = (await table.snapshot()).summary or {}  # type: ignore[union-attr]
+        assert await manifest_paths(table) == [written.manifest_path]
+        assert await table.unsound() == ()
+        assert {entry.sequence_number for entry in await table.entries()} == {1}
+    assert (summary["added-data-files"], summary["total-records"]) == ("2", "3")
+    assert await table.ids() == [1, 2, 3]
+
+
+async def test_manifests_and_files_of_one_batch_share_a_snapshot() -> None:
+    bench = Gathering()
+    async with bench.daemon() as daemon:
+        table = await RealRows.create(bench)
+        intents = [
+            table.append(table.data(*ONE)),
+            table.append(manifests=(table.manifest(table.added(table.data(*TWO))),)),
+            table.append(table.data((7, "eu")), manifests=(table.manifest(table.added(table.data(*THREE))),)),
+        ]
+        outcomes = await bench.gathered(daemon, *intents)
+        assert len({o.snapshot_id for o in outcomes if isinstance(o, Committed)}) == 1
+        await table.commit(table.delete(next(iter(intents[0].data_files))))
+        live = [e.data_file for e in await table.entries() if not e.data_file.file_path.endswith("blocker.parquet")]
+        ranges = sorted((file.first_row_id or 0, file.record_count) for file in live)
+    for (start, count), (after, _) in pairwise(ranges):
+        assert start + count <= after
+
+
+async def test_a_file_comes_by_one_manifest_or_file_only() -> None:
+    bench = Workbench()
+    async with bench.daemon():
+        table = await RealRows.create(bench)
+        file = table.data(*ONE)
+        first, second = table.manifest(table.added(file)), table.manifest(table.added(file))
+        assert (await table.refused(table.append(manifests=(first, second)))).rule == "duplicate-file"
+        assert (await table.refused(table.append(file, manifests=(first,)))).rule == "duplicate-file"
+        await table.commit(table.append(manifests=(first,)))
+        assert (await table.refused(table.append(manifests=(first,)))).rule == "duplicate-file"
+        assert (await table.refused(table.append(file))).rule == "duplicate-file"
+
+
+@pytest.mark.parametrize("wrong", ["existing", "snapshot", "sequence-number", "length", "count", "gone", "deletes"])
+async def test_a_manifest_that_is_not_of_plain_new_files_is_refused(wrong: str) -> None:
+    bench = Workbench()
+    async with bench.daemon():
+        table = await RealRows.create(bench, version=2)
+        (entry,) = table.added(table.data(*ONE))
+        numbered = {"snapshot_id": 1, "sequence_number": 1, "file_sequence_number": 1}
+        match wrong:
+            case "existing":
+                written = table.manifest([existing(entry, **numbered)])
+            case "snapshot":
+                written = table.manifest([entry], snapshot_id=77)
+            case "sequence-number":
+                written = table.manifest([msgspec.structs.replace(entry, sequence_number=1)])
+            case "deletes":
+                written = table.manifest(table.added(table.equality(1)), content="deletes")
+            case _:
+                written = table.manifest([entry])
+        if wrong == "length":
+            written = msgspec.structs.replace(written, manifest_length=written.manifest_length - 1)
+        elif wrong == "count":
+            written = msgspec.structs.replace(written, files_count=2)
+        elif wrong == "gone":
+            bench.files.delete(written.manifest_path)
+        lost = await table.refused(table.append(manifests=(written,)))
+        await table.commit(table.append(table.data(*TWO)))
+    assert (lost.rule, lost.hint, lost.files) == ("invalid-manifest", "fix", (written.manifest_path,))
+
+
+async def test_a_manifest_of_another_place_or_spec_is_refused() -> None:
+    bench = Workbench()
+    async with bench.daemon():
+        table = await RealRows.create(bench, version=2)
+        written = table.manifest(table.added(table.data(*ONE)))
+        elsewhere = msgspec.structs.replace(written, manifest_path="memory://wh/db/other/m.avro")
+        other_spec = msgspec.structs.replace(written, partition_spec_id=7)
+        (entry,) = table.added(table.data(*TWO))
+        foreign = msgspec.structs.replace(entry.data_file, file_path="memory://wh/db/other/f.parquet")
+        stray = table.manifest([msgspec.structs.replace(entry, data_file=foreign)])
+        rules = [(await table.refused(table.append(manifests=(one,)))).rule for one in (elsewhere, other_spec, stray)]
+    assert rules == ["location-not-allowed", "unknown-spec", "location-not-allowed"]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Rewritten
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+async def test_manifests_are_rewritten_and_files_keep_their_numbers(version: int) -> None:
+    bench = Workbench()
+    async with bench.daemon():
+        table = await RealRows.create(bench, version=version)
+        for rows in (ONE, TWO, THREE):
+            await table.commit(table.append(table.data(*rows)))
+        before = await table.entries()
+        removed = await manifest_paths(table)
+        written = table.manifest([existing(entry) for entry in before], snapshot_id=before[0].snapshot_id)
+        await table.commit(rewrite(removed, written))
+        assert await manifest_paths(table) == [written.manifest_path]
+        after = {entry.data_file.file_path: entry for entry in await table.entries()}
+        assert all(existing(entry) == after[entry.data_file.file_path] for entry in before)
+        snapshot = await table.snapshot()
+        assert snapshot is not None
+        counts = {key: value for key, value in (snapshot.summary or {}).items() if "manifests-" in key}
+        assert counts == {"manifests-created": "1", "manifests-kept": "0", "manifests-replaced": "3"}
+        assert snapshot.operation == "replace"
+        (second,) = [entry.data_file.file_path for entry in before if entry.data_file.record_count == 1]
+        await table.commit(DeleteFiles(intent_id=new_id(), table=TABLE, removed_data_files=(second,)))
+        assert await table.unsound() == ()
+    assert await table.ids() == [1, 2, 4, 5, 6]
+
+
+async def test_manifests_of_deletes_are_rewritten_too() -> None:
+    bench = Workbench()
+    async with bench.daemon():
+        table = await RealRows.create(bench)
+        one, three = table.data(*ONE), table.data(*THREE)
+        base = await table.commit(table.append(one, three))
+        for file in (one, three):
+            base = await table.commit(table.delta(base, table.vector(file, 0)))
+        deletes = [entry for entry in await table.entries() if entry.data_file.content != "data"]
+        removed = await manifest_paths(table, "deletes")
+        assert len(removed) == 2
+        written = table.manifest([existing(entry) for entry in deletes], content="deletes", snapshot_id=base)
+        await table.commit(rewrite(removed, written))
+        await table.commit(table.delta(base, table.vector(three, 1)))
+        await table.commit(table.delete(one))
+        assert len(await table.delete_files()) == 1
+        assert await table.unsound() == ()
+    assert await table.ids() == [6]
+
+
+async def test_manifests_that_are_not_listed_any_more_are_refused() -> None:
+    bench = Workbench()
+    async with bench.daemon():
+        table = await RealRows.create(bench)
+        file = table.data(*ONE)
+        await table.commit(table.append(file, table.data(*TWO)))
+        before, removed = await table.entries(), await manifest_paths(table)
+        written = table.manifest([existing(entry) for entry in before], snapshot_id=before[0].snapshot_id)
+        await table.commit(table.delete(file))
+        lost = await table.refused(rewrite(removed, written))
+    assert (lost.rule, lost.hint, lost.files) == ("missing-manifest", "replan", tuple(removed))
+
+
+async def test_an_append_meanwhile_is_no_conflict() -> None:
+    bench = Workbench()
+    async with bench.daemon():
+        table = await RealRows.create(bench)
+        await table.commit(table.append(table.data(*ONE)))
+        before, removed = await table.entries(), await manifest_paths(table)
+        written = table.manifest([existing(entry) for entry in before], snapshot_id=before[0].snapshot_id)
+        await table.commit(table.append(table.data(*TWO)))
+        await table.commit(rewrite(removed, written))
+    assert await table.ids() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("wrong", ["lost", "twice", "added", "younger", "row-id"])
+async def test_manifests_that_list_other_files_are_refused(wrong: str) -> None:
+    bench = Workbench()
+    async with bench.daemon():
+        table = await RealRows.create(bench)
+        await table.commit(table.append(table.data(*ONE), table.data(*TWO)))
+        before, removed = await table.entries(), await manifest_paths(table)
+        first, second = [existing(entry) for entry in before]
+        renumbered = msgspec.structs.replace(second.data_file, first_row_id=1_000)
+        entries = {
+            "lost": [first],
+            "twice": [first, second, second],
+            "added": [first, *table.added(table.data(*THREE))],
+            "younger": [first, existing(second, sequence_number=5)],
+            "row-id": [first, existing(second, data_file=renumbered)],
+        }[wrong]
+        lost = await table.refused(rewrite(removed, table.manifest(entries, snapshot_id=first.snapshot_id)))
+    assert (lost.rule, lost.hint) == ("manifest-mismatch", "fix")
+
+
+async def test_a_branch_rewrites_its_own_manifests() -> None:
+    bench = Workbench()
+    async with bench.daemon():
+        table = await RealRows.create(bench)
+        base = await table.commit(table.append(table.data(*ONE)))
+        await bench.commit(CreateBranch(intent_id=new_id(), table=TABLE, ref_name="dev", snapshot_id=base))
+        await table.commit(table.append(table.data(*TWO), branch="dev"))
+        await table.commit(table.append(table.data(*THREE)))
+        head = (await table.metadata()).refs["dev"].snapshot_id
+        before = await table.entries(snapshot_id=head)
+        metadata = await table.metadata()
+        snapshot = metadata.snapshot_by_id(head)
+        assert snapshot is not None
+        listed = StoredManifests(bench.files).manifests(metadata, snapshot)
+        written = table.manifest([existing(entry) for entry in before], snapshot_id=head)
+        await table.commit(rewrite([m.manifest_path for m in listed], written, branch="dev"))
+        assert len(await table.entries(snapshot_id=(await table.metadata()).refs["dev"].snapshot_id)) == 2
+    assert await table.ids() == [1, 2, 4, 5, 6]
+    assert await table.ids(ref="dev") == [1, 2, 3]
+
+
+async def test_an_upgraded_table_keeps_row_ids_when_its_manifests_are_rewritten() -> None:
+    bench = Workbench()
+    async with bench.daemon():
+        table = await RealRows.create(bench, version=2)
+        await table.commit(table.append(table.data(*ONE), table.data(*TWO)))
+        await bench.commit(UpgradeFormat(intent_id=new_id(), table=TABLE, format_version=3))
+        await bench.commit(append("later"))
+        table.created = await table.metadata()
+        old = [entry for entry in await table.entries() if entry.data_file.first_row_id is not None]
+        assert len(old) == 3
+        removed = await manifest_paths(table)
+        written = table.manifest([existing(entry) for entry in old], snapshot_id=old[0].snapshot_id)
+        await table.commit(rewrite(removed, written))
+        after = {entry.data_file.file_path: entry.data_file.first_row_id for entry in await table.entries()}
+    assert after == {entry.data_file.file_path: entry.data_file.first_row_id for entry in old}
