@@ -111,23 +111,12 @@ def _tables() -> dict[str, tuple[str, ...]]:
             "ALTER TABLE {t} CREATE BRANCH other",
             events(20, 5).replace("FROM range", ", 'x' FROM range"),
         )
-        found[f"overwritten_v{v}"] = (
-            create(EVENTS, version=v, partitioned="region"),
-            events(0),
-            "INSERT OVERWRITE {t} SELECT * FROM {t} WHERE id < 10",
-            events(20),
-            "DELETE FROM {t} WHERE region IS NULL",
-        )
-        found[f"compressed_v{v}"] = (
-            create(EVENTS, version=v)[:-1] + ", 'write.metadata.compression-codec'='gzip')",
-            events(0, 3),
-        )
     for v in (2, 3):
         found[f"merge_on_read_v{v}"] = (create(EVENTS, version=v, partitioned="region", **MERGE_ON_READ), *CHANGES)
-        for data_format in ("avro", "orc"):
-            found[f"merge_on_read_{data_format}_v{v}"] = (
-                create(EVENTS, version=v, write_format_default=data_format, **MERGE_ON_READ), *CHANGES,
-            )  # fmt: skip
+        data_format = "avro" if v == 2 else "orc"
+        found[f"merge_on_read_{data_format}_v{v}"] = (
+            create(EVENTS, version=v, write_format_default=data_format, **MERGE_ON_READ), *CHANGES,
+        )  # fmt: skip
         found[f"maintained_v{v}"] = (
             create(EVENTS, version=v, partitioned="bucket(2, id)", **MERGE_ON_READ),
             *CHANGES,
@@ -148,6 +137,17 @@ def _tables() -> dict[str, tuple[str, ...]]:
             events(20, 5),
             "RESET spark.wap.id",
         )
+    found["overwritten"] = (
+        create(EVENTS, version=2, partitioned="region"),
+        events(0),
+        "INSERT OVERWRITE {t} SELECT * FROM {t} WHERE id < 10",
+        events(20),
+        "DELETE FROM {t} WHERE region IS NULL",
+    )
+    found["compressed"] = (
+        create(EVENTS, version=2)[:-1] + ", 'write.metadata.compression-codec'='gzip')",
+        events(0, 3),
+    )
     found["upgraded"] = (
         create(EVENTS, version=1, partitioned="region"),
         events(0),

@@ -90,7 +90,7 @@ def test_every_manifest_of_every_snapshot_adds_up(written: Written, name):
 
 
 @pytest.mark.parametrize(
-    "name", ["copy_on_write_v3", "merge_on_read_v3", "merge_on_read_avro_v3", "maintained_v3", "upgraded"]
+    "name", ["copy_on_write_v3", "merge_on_read_v3", "merge_on_read_orc_v3", "maintained_v3", "upgraded"]
 )
 def test_rows_have_the_ids_that_spark_gives_them(spark: SparkSession, written: Written, name):
     columns = ["id", ROW_ID.name, LAST_UPDATED_SEQUENCE_NUMBER.name]
