@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from firn.model.errors import FirnError, RejectedError, UnknownOutcome
     from firn.model.intent import ContentFile
     from firn.model.outcome import Committed, Rejected
+    from firn.storage.parquet_schema import arrow_schema
 
 __all__ = [
     "AsyncClient",
@@ -31,6 +32,7 @@ __all__ = [
     "Ticket",
     "Unknown",
     "UnknownOutcome",
+    "arrow_schema",
     "data_files_from_parquet",
 ]
 
@@ -47,6 +49,7 @@ _HOMES: Final = {
     "Ticket": "firn.coordinator.client.sync_client",
     "Unknown": "firn.coordinator.client.answers",
     "UnknownOutcome": "firn.model.errors",
+    "arrow_schema": "firn.storage.parquet_schema",
     "data_files_from_parquet": "firn.coordinator.client.data_files",
 }
 

@@ -26,6 +26,7 @@ from firn.model.values import to_bytes
 from firn.storage.arrow_rows import values_of
 from firn.storage.files import FileStore
 from firn.storage.locations import FILE_SCHEME, normalize, scheme_of
+from firn.storage.parquet_columns import arrow_field_id
 from firn.storage.parquet_files import open_parquet, read_parquet
 from firn.storage.parquet_metrics import column_metrics, count_nans, infer_partition, parquet_data_file
 
@@ -87,6 +88,7 @@ class _Reader:
             size = source.seek(0, io.SEEK_END)
             source.seek(0)
             parquet = open_parquet(source, location=location)
+            self._require_ids(parquet.schema_arrow, location=location)
             nans = count_nans(parquet, schema=self._schema, location=location, name_mapping=self._mapping)
             partition = self._partition
             if partition is None:
@@ -104,6 +106,18 @@ class _Reader:
                 name_mapping=self._mapping,
             )
         return content_file_of(described, self._table.metadata)
+
+    def _require_ids(self, schema: pa.Schema, *, location: str) -> None:
+        """Refuse a file whose columns other engines could not tell: neither ids in it nor a name mapping in the table.
+
+        firn would find its columns by name; PyIceberg refuses to read such a table, others may read nulls.
+        """
+        if self._mapping is None and all(arrow_field_id(field) is None for field in schema):
+            raise InvalidInput(
+                f"its columns have no field ids, and the table has no {NAME_MAPPING_PROPERTY}",
+                where=location,
+                hint="write it with the schema firn.arrow_schema(table.schema)",
+            )
 
     def _proven(
         self, footer: pq.FileMetaData, nans: Mapping[int, int], source: BinaryIO, *, location: str

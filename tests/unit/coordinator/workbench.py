@@ -104,7 +104,9 @@ class Workbench:
         limits: Limits | None = None,
         shards: int = SHARDS,
         prefix: str = "firn",
+        warehouse: str = WAREHOUSE,
     ) -> None:
+        self.warehouse = warehouse
         self.names = StreamNames(prefix)
         self.zookeeper = MemoryZooKeeper(now_ms=wall_clock_ms)
         self.redis = MemoryRedis()
@@ -119,7 +121,7 @@ class Workbench:
     async def daemon(self, name: str = "a", **daemon_settings: Any) -> AsyncIterator[Daemon]:
         """A running daemon."""
         settings = Settings(
-            warehouse=WarehouseSettings(location=WAREHOUSE),
+            warehouse=WarehouseSettings(location=self.warehouse),
             daemon=DaemonSettings(id=name, shards=self.shards, drain_s=5, **daemon_settings),
             http=HttpSettings(port=-1),
             limits=self.limits,

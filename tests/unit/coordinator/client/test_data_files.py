@@ -9,6 +9,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -17,6 +18,7 @@ from firn import TableView, data_files_from_parquet
 from firn.model.content_file import bind_content_file
 from firn.model.errors import CorruptFile, InvalidInput, InvalidSchema, NotFound
 from firn.model.metadata_create import new_table_metadata
+from firn.model.name_mapping import NAME_MAPPING_PROPERTY, name_mapping_of, name_mapping_to_text
 from firn.model.partitioning import PartitionField, PartitionSpec
 from firn.model.schema import Schema
 from firn.model.transforms import Bucket
@@ -233,16 +235,26 @@ def test_what_is_no_file_of_the_table_is_refused(tmp_path: Path) -> None:
     (tmp_path / "text.parquet").write_text("not parquet, not at all")
     with pytest.raises(CorruptFile, match="not a Parquet file"):
         data_files_from_parquet([tmp_path / "text.parquet"], view)
+    named = view_with_mapping(view)
     pq.write_table(pa.table({"other": [1]}), tmp_path / "other.parquet")
     with pytest.raises(InvalidSchema):
-        data_files_from_parquet([tmp_path / "other.parquet"], view)
-    pq.write_table(pa.table({"name": ["x"]}), tmp_path / "part.parquet")
+        data_files_from_parquet([tmp_path / "other.parquet"], named)
+    part = pa.schema([field for field in arrow_schema(view.schema) if field.name == "name"])
+    pq.write_table(pa.table({"name": ["x"]}, schema=part), tmp_path / "part.parquet")
     with pytest.raises(InvalidInput, match="'id' is missing"):
         data_files_from_parquet([tmp_path / "part.parquet"], view)
 
 
-def test_files_without_field_ids_are_read_by_name(tmp_path: Path) -> None:
+def view_with_mapping(view: TableView) -> TableView:
+    text = name_mapping_to_text(name_mapping_of(view.schema))
+    metadata = msgspec.structs.replace(view.metadata, properties={NAME_MAPPING_PROPERTY: text})
+    return msgspec.structs.replace(view, metadata=metadata)
+
+
+def test_files_without_field_ids_need_a_name_mapping_or_other_engines_could_not_read_them(tmp_path: Path) -> None:
     view = table((4, "identity"))
     pq.write_table(pa.table({"id": [1, 2], "name": ["x", "x"]}), tmp_path / "a.parquet")
-    (file,) = data_files_from_parquet([tmp_path / "a.parquet"], view)
+    with pytest.raises(InvalidInput, match=r"no field ids.*arrow_schema"):
+        data_files_from_parquet([tmp_path / "a.parquet"], view)
+    (file,) = data_files_from_parquet([tmp_path / "a.parquet"], view_with_mapping(view))
     assert (file.partition, file.record_count) == (("x",), 2)
