@@ -17,7 +17,8 @@ def delete_where(working: Working, intent: DeleteWhere) -> Applied:
     working.head(intent.branch)
     filter = FileFilter.parse(metadata, intent.row_filter, case_sensitive=intent.case_sensitive, where="row-filter")
     removed = files_inside(working, intent.branch, filter, base=intent.base_snapshot_id)
-    return apply_change(working, intent, FileChange(removed_data=removed))
+    useless = working.deletes(intent.branch).of_partitions(filter.covers) if removed else ()
+    return apply_change(working, intent, FileChange(removed_data=removed, removed_deletes=useless))
 
 
 def files_inside(working: Working, branch: str, filter: FileFilter, *, base: int | None) -> list[str]:

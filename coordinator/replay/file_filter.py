@@ -72,6 +72,10 @@ class FileFilter:
             return residual == TRUE
         return file_must_match(residual, file)
 
+    def covers(self, file: DataFile) -> bool:
+        """Whether every row that may be in the file's partition matches, whichever file it is in."""
+        return self._residual(file) == TRUE
+
     def _residual(self, file: DataFile) -> Expression:
         return self._spec(file.spec_id)[2].of(file.partition)
 

@@ -5,7 +5,7 @@ Read when an operation first asks for it; tables without deletes, and appends to
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Generic, TypeVar
 
 import msgspec
@@ -125,6 +125,10 @@ class LiveDeletes:
     def vectors_of(self, data_file: str) -> list[LiveDelete]:
         """The deletion vectors of this data file: one at most, unless another writer broke the table."""
         return [delete for delete in self.only_for(data_file) if delete.file.is_deletion_vector]
+
+    def of_partitions(self, whole: Callable[[DataFile], bool]) -> set[DeleteKey]:
+        """The deletes that are only for partitions that go as a whole, as `whole` says of a delete file."""
+        return {delete_key(delete.file) for delete in self if whole(delete.file)}
 
     def put(self, delete: LiveDelete) -> None:
         """The delete file is live, in this manifest (which may be another than before)."""

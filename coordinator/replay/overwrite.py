@@ -17,6 +17,7 @@ from firn.coordinator.replay.delete_where import files_inside
 from firn.coordinator.replay.file_change import FileChange, apply_change
 from firn.coordinator.replay.file_filter import FileFilter
 from firn.coordinator.replay.files_rules import bind_added, require_live, require_not_live
+from firn.coordinator.replay.live_deletes import DeleteKey
 from firn.coordinator.replay.live_entries import entries_of
 from firn.coordinator.replay.window import window
 from firn.coordinator.replay.working import Working
@@ -38,10 +39,12 @@ def overwrite(working: Working, intent: Overwrite) -> Applied:
         _require_no_conflict(working, intent, since, covers)
         if covers is not None:
             require_inside(covers, added)
-    removed = dict.fromkeys(intent.removed_data_files)
+    removed, useless = dict.fromkeys(intent.removed_data_files), set[DeleteKey]()
     if covers is not None:
         removed |= dict.fromkeys(files_inside(working, intent.branch, covers, base=base))
-    return apply_change(working, intent, FileChange(added_data=added, removed_data=tuple(removed)))
+        useless = working.deletes(intent.branch).of_partitions(covers.covers) if removed else useless
+    change = FileChange(added_data=added, removed_data=tuple(removed), removed_deletes=useless)
+    return apply_change(working, intent, change)
 
 
 def _filter(working: Working, intent: Overwrite, *, of_rows: bool) -> FileFilter:

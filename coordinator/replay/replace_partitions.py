@@ -42,11 +42,13 @@ class _Touched:
         """Whether the manifest may have files of these partitions."""
         return self._everything or manifest.partition_spec_id in self._specs
 
+    def covers(self, file: DataFile) -> bool:
+        """Whether whatever is in the file's partition goes; of a delete file, whether it is for nothing else."""
+        return self._everything or partition_key(file.spec_id, file.partition) in self._keys
+
     def has(self, file: DataFile) -> bool:
         """Whether the data file is in one of them, or the delete file may reach into one."""
-        if self._everything or partition_key(file.spec_id, file.partition) in self._keys:
-            return True
-        return file.content == "equality-deletes" and not self._is_partitioned(file.spec_id)
+        return self.covers(file) or (file.content == "equality-deletes" and not self._is_partitioned(file.spec_id))
 
 
 def replace_partitions(working: Working, intent: ReplacePartitions) -> Applied:
@@ -61,7 +63,12 @@ def replace_partitions(working: Working, intent: ReplacePartitions) -> Applied:
         _require_no_conflict(working, intent, since, touched)
     live = live_entries(working, intent.branch, opens=touched.opens)
     removed = [entry.data_file.file_path for entry in live if touched.has(entry.data_file)]
-    change = FileChange(added_data=added, removed_data=removed, properties={REPLACE_PARTITIONS: "true"})
+    change = FileChange(
+        added_data=added,
+        removed_data=removed,
+        removed_deletes=working.deletes(intent.branch).of_partitions(touched.covers) if removed else (),
+        properties={REPLACE_PARTITIONS: "true"},
+    )
     return apply_change(working, intent, change, operation="overwrite")
 
 
