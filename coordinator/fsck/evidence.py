@@ -108,9 +108,10 @@ def _moves(pointer: Pointer, segments: Sequence[Segment], logged: Sequence[str])
     older = [location for location in (*logged, pointer.metadata_location) if location not in known]
     if pointer.dropped:
         older = []
-    chain: list[tuple[str | None, str]] = []
-    for position, location in enumerate(older):
-        chain.append((older[position - 1] if position else None, location))
+    # Versions of other writers may stand between journaled ones: what came before is said by the log, not by `older`.
+    every = [*logged, pointer.metadata_location]
+    before = dict(zip(every[1:], every, strict=False))
+    chain: list[tuple[str | None, str]] = [(before.get(location), location) for location in older]
     return chain + journaled
 
 
