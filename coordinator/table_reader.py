@@ -33,7 +33,7 @@ ENCRYPTION_KEY: Final = "encryption.key-id"
 """Table property of an encrypted table."""
 
 
-_Key = tuple[str, int | None]
+_Key = tuple[str, int | None, int, int | None]
 
 
 class _Cached(msgspec.Struct, frozen=True):
@@ -175,8 +175,11 @@ class TableReader:
 
 
 def _key(manifest: ManifestFile) -> _Key:
-    """What the entries depend on: the file, and the row ids that an upgrade to v3 gives it later."""
-    return manifest.manifest_path, manifest.first_row_id
+    """What the entries depend on: the file, and what they inherit.
+
+    An upgrade to v3 gives a manifest row ids later; one that a writer brought along has other numbers on each attempt.
+    """
+    return manifest.manifest_path, manifest.added_snapshot_id, manifest.sequence_number, manifest.first_row_id
 
 
 def _memory_of(file_bytes: int) -> int:

@@ -11,9 +11,9 @@ import msgspec
 from firn.coordinator.replay import rules
 from firn.coordinator.replay.decision import Applied
 from firn.coordinator.replay.draft import MANIFEST_ENTRIES_MAX, DraftManifest
-from firn.coordinator.replay.file_change import FileChange, apply_change
+from firn.coordinator.replay.file_change import FileChange, apply_change, follow_drafts
 from firn.coordinator.replay.files_rules import bind_added, require_not_live
-from firn.coordinator.replay.merging import merged
+from firn.coordinator.replay.merging import merge_small
 from firn.coordinator.replay.working import Working
 from firn.coordinator.replay.written_manifests import ReadManifest, read_written, require_all_added
 from firn.model.datafile import DataFile
@@ -105,16 +105,19 @@ class AppendGroup:
             one.listed(working, snapshot_id=self.snapshot_id, sequence_number=self.sequence_number)
             for one in self.manifests
         ]
+        head = working.head(self.branch)
+        kept, merged = merge_small(working, head.manifests, snapshot_id=self.snapshot_id)
         working.commit(
             branch=self.branch,
             snapshot_id=self.snapshot_id,
             operation="append",
-            manifests=(*drafts, *given, *merged(working, branch=self.branch, snapshot_id=self.snapshot_id)),
+            manifests=(*drafts, *given, *kept),
             added=[file for files in (*self.files.values(), *(one.files for one in self.manifests)) for file in files],
             removed=(),
             intents=self.intents,
             properties=self.summary,
         )
+        follow_drafts(working, head, merged)
 
 
 def bind_append(working: Working, intent: Append) -> Additions:

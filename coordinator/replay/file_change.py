@@ -13,6 +13,7 @@ import msgspec
 from firn.coordinator.replay.decision import Applied
 from firn.coordinator.replay.draft import MANIFEST_ENTRIES_MAX, DraftManifest, ManifestRef, location_of
 from firn.coordinator.replay.live_deletes import DeleteKey, LiveDelete, delete_key
+from firn.coordinator.replay.merging import merge_small
 from firn.coordinator.replay.working import Head, Working
 from firn.coordinator.replay.written_manifests import ReadManifest
 from firn.model.cherry_pick import STAGED_WAP_ID
@@ -87,11 +88,13 @@ def apply_change(
     ]
     added_data = _drafts(working, intent, change, change.added_data, content="data")
     added_deletes = _drafts(working, intent, change, change.added_deletes, content="deletes")
+    kept_data, merged_data = merge_small(working, data.manifests, snapshot_id=snapshot_id)
+    kept_deletes, merged_deletes = merge_small(working, deletes.manifests, snapshot_id=snapshot_id)
     working.commit(
         branch=intent.branch,
         snapshot_id=snapshot_id,
         operation=operation or change.operation,
-        manifests=(*added_data, *given, *data.manifests, *added_deletes, *deletes.manifests),
+        manifests=(*added_data, *given, *kept_data, *added_deletes, *kept_deletes),
         added=[*change.added_data, *(f for one in change.added_manifests for f in one.files), *change.added_deletes],
         removed=[*data.removed, *deletes.removed],
         intents=[(intent.intent_id, intent.writer)],
@@ -99,10 +102,11 @@ def apply_change(
         staged=intent.stage,
     )
     if not intent.stage:
-        _follow_data(head, change.removed_data, (*data.drafts, *added_data))
+        _forget(head, change.removed_data, removed_deletes)
         for one in change.added_manifests:
             head.live.put_all((f.file_path for f in one.files), manifest=one.written.manifest_path)
-        _follow_deletes(working, head, removed_deletes, (*deletes.drafts, *added_deletes))
+        drafts = (*data.drafts, *merged_data, *added_data, *deletes.drafts, *merged_deletes, *added_deletes)
+        follow_drafts(working, head, drafts)
     return Applied(snapshot_id=snapshot_id, sequence_number=sequence_number)
 
 
@@ -214,21 +218,20 @@ def _added(file: DataFile, change: FileChange, *, snapshot_id: int) -> ManifestE
     return ManifestEntry(status=Status.ADDED, snapshot_id=snapshot_id, sequence_number=number, data_file=file)
 
 
-def _follow_data(head: Head, removed: Collection[str], drafts: Sequence[DraftManifest]) -> None:
-    for path in removed:
+def _forget(head: Head, removed_data: Collection[str], removed_deletes: Collection[DeleteKey]) -> None:
+    for path in removed_data:
         head.live.remove(path)
-    for draft in drafts:
-        head.live.put_all((e.data_file.file_path for e in draft.entries if e.is_live), manifest=draft.location)
+    if head.deletes is not None:
+        for key in removed_deletes:
+            head.deletes.remove(key)
 
 
-def _follow_deletes(
-    working: Working, head: Head, removed: Collection[DeleteKey], drafts: Sequence[DraftManifest]
-) -> None:
-    if head.deletes is None:
-        return  # nobody has asked for them yet
-    for key in removed:
-        head.deletes.remove(key)
+def follow_drafts(working: Working, head: Head, drafts: Sequence[DraftManifest]) -> None:
+    """The indexes of a head's live files name the drafted manifests that hold them now."""
     for draft in drafts:
-        for entry in working.entries(draft):
-            if entry.is_live:
-                head.deletes.put(LiveDelete(entry, draft.location))
+        if draft.content == "data":
+            head.live.put_all((e.data_file.file_path for e in draft.entries if e.is_live), manifest=draft.location)
+        elif head.deletes is not None:  # None: nobody has asked for them yet
+            for entry in working.entries(draft):
+                if entry.is_live:
+                    head.deletes.put(LiveDelete(entry, draft.location))

@@ -261,3 +261,46 @@ async def test_an_upgraded_table_keeps_row_ids_when_its_manifests_are_rewritten(
         await table.commit(rewrite(removed, written))
         after = {entry.data_file.file_path: entry.data_file.first_row_id for entry in await table.entries()}
     assert after == {entry.data_file.file_path: entry.data_file.first_row_id for entry in old}
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Merged
+
+
+async def test_small_manifests_are_merged_by_every_operation_deletes_too() -> None:
+    """A stream of row deltas must not make lists that only grow."""
+    bench = Workbench()
+    async with bench.daemon():
+        table = await RealRows.create(bench, properties={"commit.manifest.min-count-to-merge": "4"})
+        base = None
+        for n in range(12):
+            file = table.data((2 * n, "eu"), (2 * n + 1, "eu"))
+            base = await table.commit(table.append(file))
+            delta = table.delta(base, table.vector(file, 0), added=[table.data((100 + n, "eu"))], isolation="snapshot")
+            await table.commit(delta)
+        assert len(await manifest_paths(table)) <= 8
+        assert len(await manifest_paths(table, "deletes")) <= 4
+        row_ids = await table.row_ids()
+        removed = [e.data_file.file_path for e in await table.entries() if e.data_file.record_count == 2][:3]
+        await table.commit(DeleteFiles(intent_id=new_id(), table=TABLE, removed_data_files=tuple(removed)))
+        left = await table.row_ids()
+        assert len(await table.delete_files()) == 9
+        assert await table.unsound() == ()
+    assert {id: row_ids[id] for id in left} == left
+    assert sorted(row_ids) == [*range(1, 24, 2), *range(100, 112)]
+
+
+@pytest.mark.parametrize("version", [2, 3])
+async def test_a_manifest_of_an_attempt_that_did_not_come_off_gets_the_numbers_of_the_next(version: int) -> None:
+    bench = Workbench()
+    async with bench.daemon():
+        table = await RealRows.create(bench, version=version)
+        file = table.data(*ONE)
+        bench.sessions["a"].drop_next_write("before")
+        committed = await table.committed(table.append(manifests=(table.manifest(table.added(file)),)))
+        assert committed.replays == 1
+        await table.commit(table.delete_where({"type": "eq", "term": "id", "value": 4711}))
+        assert [entry.sequence_number for entry in await table.entries()] == [committed.sequence_number]
+        await table.commit(table.delete(file))
+        assert await table.unsound() == ()
+    assert await table.ids() == []
