@@ -471,3 +471,4 @@ async def test_no_row_comes_back_and_none_is_there_twice(deltas: list[tuple[bool
             assert set(await table.ids()) == alive | made
             assert len(await table.ids()) == len(alive | made)
             assert len(await table.delete_files()) <= 1
+        assert await table.unsound() == ()

@@ -1,4 +1,4 @@
-"""Histories that have lost or doubled rows elsewhere; each is a promise here. Numbers are those of `docs/replay.md`."""
+"""Histories that have lost or doubled rows in other systems; each is a promise here."""
 
 from __future__ import annotations
 
