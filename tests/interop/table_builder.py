@@ -16,15 +16,12 @@ import msgspec
 
 from firn.model import rest_updates as rest
 from firn.model.datafile import DataFile, FileFormat
-from firn.model.deletion_vector import DeletionVector
-from firn.model.internal_values import DAY_MICROS
 from firn.model.manifest import ManifestContent, ManifestEntry, ManifestFile, Status
 from firn.model.metadata import TableMetadata
 from firn.model.metadata_changes import add_snapshot, set_properties, upgrade, with_metadata_log
 from firn.model.metadata_create import new_table_metadata
-from firn.model.partition_path import partition_path
 from firn.model.partition_update import SpecChange, evolve_spec
-from firn.model.partitioning import UNPARTITIONED, PartitionSpec, partition_of
+from firn.model.partitioning import UNPARTITIONED, PartitionSpec
 from firn.model.refs import create
 from firn.model.rest_apply import apply_updates
 from firn.model.schema import Schema
@@ -33,25 +30,20 @@ from firn.model.schema_projection import project
 from firn.model.schema_update import apply_changes
 from firn.model.snapshot import MAIN_BRANCH, Operation, RefType, Snapshot, SnapshotRef
 from firn.model.snapshot_summary import SummaryBuilder
-from firn.model.sorting import UNSORTED, SortBy, SortOrder, replace_order, sort_key
-from firn.model.types import DATE, ListType, MapType, StructType, Type
-from firn.storage.data_files import NewFile, encode_rows
+from firn.model.sorting import UNSORTED, SortBy, SortOrder, replace_order
+from firn.storage.data_files import NewFile
 from firn.storage.equality_deletes import encode_equality_deletes
 from firn.storage.file_system_tables import FileSystemTables
-from firn.storage.local_files import LocalFiles
 from firn.storage.manifest_lists import assign_first_row_ids, assign_sequence_numbers, encode_manifest_list
 from firn.storage.manifests import EncodedManifest, decode_manifest, encode_manifest, manifest_file
 from firn.storage.metadata_files import codec_for, encode_metadata
-from firn.storage.position_deletes import encode_position_deletes
-from firn.storage.puffin import deletion_vector_blob, encode_puffin
+from tests.interop.content_writer import FILES, identity, write_data, write_positions, write_vectors
+from tests.interop.live_rows import LiveFile, Named, Row, identified, projected, same
 
-Row = dict[int, Any]
-Named = dict[str, Any]
 DeletesAs = Literal["file", "partition", "vector"]
 
 START_MS: Final = 1_750_000_000_000
 SNAPSHOT_ID_START: Final = 3_000_000_000_000_000_000
-FILES: Final = LocalFiles(fsync=lambda _: None)
 
 replace = msgspec.structs.replace
 
@@ -68,18 +60,6 @@ class BuiltTable(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def schema(self) -> Schema:
         return self.metadata.current_schema
-
-
-class LiveFile(msgspec.Struct, kw_only=True):
-    """A data file with its rows as written, None for those deleted since; its deletion vector and that one's entry."""
-
-    file: DataFile
-    rows: list[Row | None]
-    schema: Schema
-    vector: DataFile | None = None
-
-    def named(self, row: Row) -> Named:
-        return {field.name: row.get(field.field_id) for field in self.schema.fields}
 
 
 class TableBuilder:
@@ -202,13 +182,13 @@ class TableBuilder:
         live = self.live[MAIN_BRANCH]
         hit = [one for one in live.values() if any(row is not None and where(one.named(row)) for row in one.rows)]
         kept = [
-            _projected(row, self.schema.struct, one.schema.struct)
+            projected(row, self.schema.struct, one.schema.struct)
             for one in hit
             for row in one.rows
             if row is not None and not where(one.named(row))
         ]
         added = self._write_data([*kept, *self._by_id(rows)])
-        removed = [one.file.file_path for one in hit] + [_identity(one.vector) for one in hit if one.vector is not None]
+        removed = [one.file.file_path for one in hit] + [identity(one.vector) for one in hit if one.vector is not None]
         self._commit("overwrite" if added else "delete", added=added, removed=removed)
 
     def delete(
@@ -222,10 +202,18 @@ class TableBuilder:
                 hits[path] = positions
         assert hits, "nothing to delete"
         if how == "vector":
-            deletes, removed = self._write_vectors(hits)
+            deletes, removed = write_vectors(hits, self.live[MAIN_BRANCH], self._new_location("deletes", "puffin"))
         else:
             removed = []
-            deletes = self._write_positions(hits, by_file=how == "file", file_format=file_format, with_rows=rows)
+            deletes = write_positions(
+                hits,
+                self.live[MAIN_BRANCH],
+                self.metadata,
+                self._new_location,
+                by_file=how == "file",
+                file_format=file_format,
+                with_rows=rows,
+            )
         for path, positions in hits.items():
             one = self.live[MAIN_BRANCH][path]
             for at in positions:
@@ -261,19 +249,19 @@ class TableBuilder:
             if partition is not None and (one.file.spec_id, one.file.partition) != (spec.spec_id, partition):
                 continue
             for at, row in enumerate(one.rows):
-                if row is not None and any(all(_same(row.get(i), key.get(i)) for i in ids) for key in deleted):
+                if row is not None and any(all(same(row.get(i), key.get(i)) for i in ids) for key in deleted):
                     one.rows[at] = None
         self._commit("overwrite" if added else "delete", added=self._write_data(self._by_id(added)), deletes=[entry])
 
     def _by_id(self, rows: Sequence[Named]) -> list[Row]:
-        return [_identified(row, self.schema.struct) for row in rows]
+        return [identified(row, self.schema.struct) for row in rows]
 
     # -- the result --------------------------------------------------------------------------------------------------
     def rows(self, branch: str = MAIN_BRANCH, *, schema: Schema | None = None) -> list[Row]:
         """The live rows, in the current schema."""
         wanted = (schema or self.schema).struct
         return [
-            _projected(row, wanted, one.schema.struct)
+            projected(row, wanted, one.schema.struct)
             for one in self.live[branch].values()
             for row in one.rows
             if row is not None
@@ -303,88 +291,7 @@ class TableBuilder:
         return f"{self.location}/data/{path}{self._files:05d}-{kind}.{extension}"
 
     def _write_data(self, rows: Sequence[Row], *, file_format: FileFormat = "parquet") -> list[LiveFile]:
-        spec, order = self.metadata.default_spec, self.metadata.default_order
-        groups: dict[str, tuple[tuple[Any, ...], list[Row]]] = {}
-        for row in rows:
-            values = partition_of(spec, self.schema, row)
-            groups.setdefault(repr(values), (values, []))[1].append(row)
-        written = []
-        for values, group in groups.values():
-            if order.is_sorted:
-                group.sort(key=sort_key(order, self.schema))
-            folder = partition_path(spec, self.schema, values)
-            new = NewFile(
-                location=self._new_location("data", file_format, folder),
-                file_format=file_format,
-                spec=spec,
-                partition=values,
-                sort_order_id=order.order_id,
-                properties=self.metadata.properties,
-            )
-            data, entry = encode_rows(group, self.schema, new)
-            FILES.create(new.location, data)
-            written.append(LiveFile(file=entry, rows=list(group), schema=self.schema))
-        return written
-
-    def _write_positions(
-        self, hits: Mapping[str, list[int]], *, by_file: bool, file_format: FileFormat, with_rows: bool
-    ) -> list[DataFile]:
-        live = self.live[MAIN_BRANCH]
-        groups: dict[str, list[str]] = {}
-        for path in hits:
-            file = live[path].file
-            groups.setdefault(path if by_file else repr((file.spec_id, file.partition)), []).append(path)
-        entries = []
-        for paths in groups.values():
-            file = live[paths[0]].file
-            spec = self.metadata.spec_by_id(file.spec_id)
-            assert spec is not None
-            new = NewFile(
-                location=self._new_location("pos-deletes", file_format),
-                file_format=file_format,
-                spec=spec,
-                partition=file.partition,
-            )
-            data, entry = encode_position_deletes(
-                {path: DeletionVector.of(hits[path]) for path in paths},
-                new,
-                row_schema=self.schema if with_rows else None,
-                rows={(path, at): live[path].rows[at] or {} for path in paths for at in hits[path]},
-            )
-            FILES.create(new.location, data)
-            entries.append(entry)
-        return entries
-
-    def _write_vectors(self, hits: Mapping[str, list[int]]) -> tuple[list[DataFile], list[str]]:
-        """One Puffin file with the new vector of each data file, which replaces the one that the file had."""
-        live = self.live[MAIN_BRANCH]
-        vectors, removed = {}, []
-        for path, positions in hits.items():
-            dead = [at for at, row in enumerate(live[path].rows) if row is None]
-            vectors[path] = DeletionVector.of([*dead, *positions])
-            old = live[path].vector
-            if old is not None:
-                removed.append(_identity(old))
-        location = self._new_location("deletes", "puffin")
-        data, footer = encode_puffin([deletion_vector_blob(vector, data_file=path) for path, vector in vectors.items()])
-        FILES.create(location, data)
-        entries = []
-        for (path, vector), blob in zip(vectors.items(), footer.blobs, strict=True):
-            one = live[path]
-            one.vector = DataFile(
-                content="position-deletes",
-                file_path=location,
-                file_format="puffin",
-                spec_id=one.file.spec_id,
-                partition=one.file.partition,
-                record_count=vector.cardinality,
-                file_size_in_bytes=len(data),
-                referenced_data_file=path,
-                content_offset=blob.offset,
-                content_size_in_bytes=blob.length,
-            )
-            entries.append(one.vector)
-        return entries, removed
+        return write_data(rows, self.metadata, self._new_location, file_format=file_format)
 
     # -- commits -----------------------------------------------------------------------------------------------------
     def _commit(
@@ -489,11 +396,11 @@ class TableBuilder:
             schemas=(self.schema, *self.metadata.schemas),
         )
         live = [entry for entry in entries if entry.is_live]
-        if not any(_identity(entry.data_file) in removed for entry in live):
+        if not any(identity(entry.data_file) in removed for entry in live):
             return manifest
         rewritten = []
         for entry in live:
-            gone = _identity(entry.data_file) in removed
+            gone = identity(entry.data_file) in removed
             if gone:
                 summary.removed(entry.data_file)
             status, by = (Status.DELETED, snapshot_id) if gone else (Status.EXISTING, entry.snapshot_id)
@@ -501,59 +408,3 @@ class TableBuilder:
         return self._put_manifest(
             rewritten, spec_id=manifest.partition_spec_id, content=manifest.content, snapshot_id=snapshot_id
         )
-
-
-def _identity(file: DataFile) -> str:
-    """What names a content file: several deletion vectors share a Puffin file."""
-    return f"{file.file_path}#{file.content_offset}" if file.is_deletion_vector else file.file_path
-
-
-def _identified(value: Any, type: Type) -> Any:
-    """A value with structs keyed by field id instead of name, and maps as pairs."""
-    if value is None:
-        return None
-    match type:
-        case StructType():
-            unknown = set(value) - {field.name for field in type.fields}
-            assert not unknown, f"no columns {unknown}"
-            return {f.field_id: _identified(value[f.name], f.type) for f in type.fields if f.name in value}
-        case ListType():
-            return tuple(_identified(item, type.element) for item in value)
-        case MapType():
-            return tuple((_identified(key, type.key), _identified(item, type.value)) for key, item in value.items())
-    return value
-
-
-def _same(left: Any, right: Any) -> bool:
-    """Equality as in equality deletes: null equals null."""
-    return left is None if right is None else left == right
-
-
-def _projected(row: Row, wanted: StructType, written: StructType) -> Row:
-    """A written row (or struct) in the columns of a later schema: by id, defaults for what was not there yet."""
-    old = {field.field_id: field for field in written.fields}
-    out = {}
-    for field in wanted.fields:
-        if field.field_id not in old:
-            out[field.field_id] = field.initial_default
-            continue
-        out[field.field_id] = _converted(row.get(field.field_id), field.type, old[field.field_id].type)
-    return out
-
-
-def _converted(value: Any, wanted: Type, written: Type) -> Any:
-    if value is None:
-        return None
-    match wanted, written:
-        case StructType(), StructType():
-            return _projected(value, wanted, written)
-        case ListType(), ListType():
-            return tuple(_converted(item, wanted.element, written.element) for item in value)
-        case MapType(), MapType():
-            return tuple(
-                (_converted(key, wanted.key, written.key), _converted(item, wanted.value, written.value))
-                for key, item in value
-            )
-    if written == DATE and wanted != DATE:
-        return value * DAY_MICROS * (1000 if str(wanted).endswith("_ns") else 1)
-    return value
