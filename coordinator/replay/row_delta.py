@@ -73,13 +73,8 @@ def row_delta(working: Working, intent: RowDelta) -> Applied:
     if since:
         _require_no_conflict(working, intent, bound, since, referenced, base=base)
     vectors = [file for file in deletes if file.is_deletion_vector]
-    plan = plan_vectors(
-        working,
-        intent,
-        vectors,
-        named=frozenset((file.file_path, file.content_offset) for file in intent.removed_delete_files),
-        rewrites_rows=bool(bound.data) and intent.validate == "all",
-    )
+    rewrites_rows = bool(bound.data) and intent.validate == "all"
+    plan = plan_vectors(working, intent, vectors, since=since, rewrites_rows=rewrites_rows)
     superseded = superseded_vectors(working, intent, {file.referenced_data_file for file in vectors})
     removed = require_deletes_live(index, intent.removed_delete_files, superseded=superseded, base=base)
     require_no_lost_deletes(working, intent.branch, removed, added=deletes, removed_data=intent.removed_data_files)

@@ -1,7 +1,7 @@
 """Deletion vectors that meet on one data file: one at most is left, and it has the deletes of all.
 
-Two deletes of rows are merged by union: deleting a row twice is deleting it. Where a statement also writes the rows
-anew, a row that another one took meanwhile would come back: there the positions decide.
+Two deletes of rows are merged by union: deleting a row twice is deleting it. Where one of the two statements also
+writes the rows anew, a row that both took would live on in a second version: there the positions decide.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import msgspec
 
 from firn.coordinator.replay import rules
 from firn.coordinator.replay.files_rules import WRITE_DATA_PATH
-from firn.coordinator.replay.live_deletes import DeleteKey, LiveDelete, delete_key
+from firn.coordinator.replay.live_deletes import DeleteKey, delete_key
+from firn.coordinator.replay.window import added_deletes
 from firn.coordinator.replay.working import Working
 from firn.model.datafile import DataFile
 from firn.model.deletion_vector import DeletionVector, from_blob
@@ -45,14 +46,16 @@ def plan_vectors(
     intent: RowDelta,
     vectors: Sequence[DataFile],
     *,
-    named: frozenset[DeleteKey],
+    since: Sequence[Snapshot],
     rewrites_rows: bool,
 ) -> VectorPlan:
-    """One vector for each data file. `named` are those that the writer has taken into account.
+    """One vector for each data file.
 
-    `rewrites_rows` says that positions which another writer has deleted meanwhile must not be among the intent's.
-    Refuses `row-conflict` with the positions. Prevents: two vectors on one data file, which no reader accepts.
+    Where the intent `rewrites_rows`, or a snapshot of the window did, positions that both delete are refused
+    (`row-conflict`, with the positions). Prevents: two vectors on one data file, which no reader accepts.
     """
+    named = {(file.file_path, file.content_offset) for file in intent.removed_delete_files}
+    updated = _updated_files(working, since)
     of_file: dict[str, list[DataFile]] = {}
     for vector in vectors:
         of_file.setdefault(vector.referenced_data_file or "", []).append(vector)
@@ -69,10 +72,16 @@ def plan_vectors(
             continue
         ours = DeletionVector.of(()).union(*(reader.own(one) for one in own))
         theirs = DeletionVector.of(()).union(*(reader.live(one.file) for one in unseen))
-        if rewrites_rows and unseen:
-            _require_disjoint(working, intent, path, ours=ours, theirs=theirs, by=unseen, reader=reader)
+        if unseen and (rewrites_rows or path in updated):
+            _require_disjoint(working, intent, path, ours=ours, theirs=theirs, since=since, reader=reader)
         merged.append((own[0], ours.union(theirs)))
     return VectorPlan(kept=tuple(kept), merged=tuple(merged), removed=frozenset(removed))
+
+
+def _updated_files(working: Working, since: Sequence[Snapshot]) -> frozenset[str | None]:
+    """Data files that got vectors in a window from statements that may have written the rows anew."""
+    deletes = (one for one in added_deletes(working, since) if one[0].operation not in {"delete", "replace"})
+    return frozenset(entry.data_file.referenced_data_file for _, entry in deletes)
 
 
 class _Reader:
@@ -122,28 +131,41 @@ def _require_disjoint(
     *,
     ours: DeletionVector,
     theirs: DeletionVector,
-    by: Sequence[LiveDelete],
+    since: Sequence[Snapshot],
     reader: _Reader,
 ) -> None:
-    """Refuse when a row that the intent takes was taken by another after its base.
+    """Refuse when a row that the intent takes was taken by another after its base, and one of them writes it anew.
 
-    Prevents: a row that was deleted or changed meanwhile coming back as a second version.
+    Prevents: a row that was deleted or changed meanwhile living on in a second version.
     """
     before = [reader.live(file) for file in _vectors_at_base(working, intent, path)]
     known = DeletionVector.of(()).union(*before)
     clash = list((theirs.bitmap & ours.bitmap) - known.bitmap)
     if not clash:
         return
-    assert working.metadata is not None
-    snapshot_id = by[0].entry.snapshot_id
+    winner = _taker_of(working, since, path, clash, reader=reader)
     told = ", ".join(map(str, clash[:POSITIONS_TOLD_MAX])) + (", …" if len(clash) > POSITIONS_TOLD_MAX else "")
+    by = "another snapshot" if winner is None else f"snapshot {winner.snapshot_id}"
     rules.ROW_CONFLICT.refuse(
-        f"{len(clash)} rows of {path} that the intent writes anew were deleted or changed by snapshot {snapshot_id} "
-        f"meanwhile, at positions {told}",
+        f"{len(clash)} rows of {path} that the intent takes were deleted or changed by {by} meanwhile, "
+        f"at positions {told}",
         files=(path,),
-        winner=None if snapshot_id is None else working.metadata.snapshot_by_id(snapshot_id),
+        winner=winner,
         base=_base_of(intent),
     )
+
+
+def _taker_of(
+    working: Working, since: Sequence[Snapshot], path: str, positions: Sequence[int], *, reader: _Reader
+) -> Snapshot | None:
+    """The first snapshot of a window whose vector for the data file has one of these positions."""
+    for snapshot, entry in reversed(list(added_deletes(working, since))):
+        file = entry.data_file
+        if file.is_deletion_vector and file.referenced_data_file == path:
+            vector = reader.live(file)
+            if any(position in vector for position in positions):
+                return snapshot
+    return None
 
 
 def _base_of(intent: RowDelta) -> int | None:

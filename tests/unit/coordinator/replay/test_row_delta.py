@@ -86,6 +86,23 @@ async def test_an_update_of_a_row_that_was_taken_meanwhile_names_its_position(ot
     assert lost.head_snapshot_id == first
 
 
+async def test_a_delete_of_a_row_that_was_changed_meanwhile_is_refused_other_rows_are_deleted() -> None:
+    """Deleting the old version of a row would leave the new one, which no order of the two explains."""
+    bench = Workbench()
+    async with bench.daemon():
+        table = await RealRows.create(bench)
+        file = table.data(*TEN)
+        base = await table.commit(table.append(file))
+        won = await table.commit(
+            table.delta(base, table.vector(file, 3), added=[table.data((30, "eu"))], isolation="snapshot")
+        )
+        await table.commit(table.delta(base, table.vector(file, 2), isolation="snapshot"))
+        lost = await table.refused(table.delta(base, table.vector(file, 3), isolation="snapshot"))
+    assert (lost.rule, lost.conflicting_snapshot_id) == ("row-conflict", won)
+    assert "positions 3" in lost.message
+    assert await table.ids() == [0, 1, 4, 5, 6, 7, 8, 9, 30]
+
+
 async def test_rows_that_were_gone_at_the_base_are_no_conflict() -> None:
     """A new vector has the old positions too; only those that came after the base count."""
     bench = Workbench()
@@ -453,7 +470,7 @@ async def test_no_row_comes_back_and_none_is_there_twice(deltas: list[tuple[bool
         table = await RealRows.create(bench)
         file = table.data(*TEN)
         base = await table.commit(table.append(file))
-        alive, made, fresh = set(range(10)), set[int](), itertools.count(100)
+        alive, made, fresh, updated = set(range(10)), set[int](), itertools.count(100), False
         for updates, positions in deltas:
             ids = {next(fresh) for _ in positions} if updates else set()
             added = [table.data(*((id, "eu") for id in sorted(ids)))] if updates else []
@@ -461,11 +478,12 @@ async def test_no_row_comes_back_and_none_is_there_twice(deltas: list[tuple[bool
                 table.delta(base, table.vector(file, *positions), added=added, isolation="snapshot")
             )
             if isinstance(outcome, Rejected):
-                assert updates
+                assert updates or updated
                 assert outcome.rule == "row-conflict"
                 assert positions - alive
             else:
-                assert not updates or positions <= alive
+                assert not (updates or updated) or positions <= alive
+                updated = updated or updates
                 alive -= positions
                 made |= ids
             assert set(await table.ids()) == alive | made
