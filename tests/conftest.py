@@ -20,7 +20,7 @@ SERVER_FIXTURES = frozenset({"redis_server", "zookeeper_server"})
 
 # No deadlines: how long one example takes says more about the machine than about the code. CI tries the same examples
 # every time, so that a change is judged by what it changed; everyone else, and `make test-long`, looks for new ones.
-settings.register_profile("default", deadline=None, max_examples=50, derandomize="CI" in os.environ)
+settings.register_profile("default", deadline=None, max_examples=20, derandomize="CI" in os.environ)
 settings.register_profile("long", deadline=None, max_examples=2_000)
 settings.load_profile("default")
 
