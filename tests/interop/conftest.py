@@ -19,6 +19,7 @@ from tests.interop.tables import TABLES
 
 ARTIFACT: Final = "iceberg-spark-runtime-4.1_2.13"
 COORDINATE: Final = f"org.apache.iceberg:{ARTIFACT}:{ICEBERG_JAVA}"
+REPOSITORY: Final = Path.home() / ".m2" / "repository"
 JAR_VARIABLE: Final = "FIRN_ICEBERG_SPARK_RUNTIME"
 """Path of the jar, for machines that cannot fetch it."""
 FETCH_SECONDS: Final = 300
@@ -91,7 +92,7 @@ def _runtime_jar() -> Path:
     named = os.environ.get(JAR_VARIABLE)
     if named:
         return Path(named)
-    jar = Path.home() / ".m2/repository/org/apache/iceberg" / ARTIFACT / ICEBERG_JAVA / f"{ARTIFACT}-{ICEBERG_JAVA}.jar"
+    jar = REPOSITORY / "org/apache/iceberg" / ARTIFACT / ICEBERG_JAVA / f"{ARTIFACT}-{ICEBERG_JAVA}.jar"
     if jar.exists():
         return jar
     missing = _fetch()
@@ -108,9 +109,12 @@ def _fetch() -> str:
     maven = shutil.which("mvn")
     if maven is None:
         return "there is no mvn to fetch it with"
-    command = [maven, "--batch-mode", "--quiet", "dependency:get", f"-Dartifact={COORDINATE}", "-Dtransitive=false"]
+    # Said, because Java takes the home folder from the password file, whatever HOME is.
+    where = f"-Dmaven.repo.local={REPOSITORY}"
+    options = [where, f"-Dartifact={COORDINATE}", "-Dtransitive=false"]
+    command = [maven, "--batch-mode", "--quiet", "-Dstyle.color=never", "dependency:get", *options]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_SECONDS, check=False)
     except subprocess.TimeoutExpired:
         return f"mvn did not fetch it within {FETCH_SECONDS} s"
-    return f"mvn said: {(done.stdout + done.stderr)[-500:]}"
+    return f"mvn ended with {done.returncode}: {(done.stdout + done.stderr)[-500:]}"
