@@ -1,0 +1,126 @@
+"""The move of a table's pointer: its metadata file before and after, and the pointer that names the new one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from firn.coordinator.pending import Pending
+from firn.coordinator.replay.places import places_beside
+from firn.coordinator.replay.working import Working
+from firn.coordinator.table_catalogs import JOURNAL_HEAD
+from firn.coordinator.table_state import TableState
+from firn.model.journal import Segment
+from firn.model.metadata import TableMetadata
+from firn.model.metadata_changes import set_properties, with_metadata_log, without_intermediate_snapshots
+from firn.storage.metadata_files import codec_for, encode_metadata, metastore_name, numbered_name, version_of
+from firn.storage.pointers import Pointer
+
+WATERMARKS_KEPT = 8
+"""Streams (epoch and shard) whose watermark a pointer keeps; pointers stay small."""
+
+
+class Moved(msgspec.Struct, frozen=True):
+    """The metadata file before and after; None where there is no table."""
+
+    base: str | None
+    new: str | None
+
+
+def move(state: TableState, working: Working) -> Moved:
+    """The metadata file before and after. A file-system table moves with every batch: the file is its only swap."""
+    pointer = state.pointer
+    base = None if pointer is None or pointer.dropped else pointer.metadata_location
+    if working.change == "dropped" or (working.metadata is None and base is None):
+        return Moved(base, None)
+    if working.change == "registered":
+        return Moved(base, working.registered_at)
+    if working.change == "none" and working.catalog == "metastore":
+        return Moved(base, base)
+    assert working.metadata is not None
+    previous = None if base is None else version_of(base)
+    codec = codec_for(working.metadata)
+    if working.catalog == "file-system":
+        name = numbered_name(version=1 if previous is None else previous + 1, codec=codec)
+    else:
+        name = metastore_name(
+            version=0 if previous is None else previous + 1, unique=working.attempt.token, codec=codec
+        )
+    return Moved(base, f"{working.metadata.location}/metadata/{name}")
+
+
+def new_metadata_file(
+    state: TableState, working: Working, *, moved: Moved, segment: Segment
+) -> tuple[str, bytes] | None:
+    """Name and bytes of the new metadata file, None where none is written; `working.metadata` becomes its content."""
+    if working.metadata is None or moved.new is None or moved.new == moved.base or working.change == "registered":
+        return None
+    metadata = working.metadata
+    if working.catalog == "file-system":
+        properties = {JOURNAL_HEAD: segment.location}
+        metadata = set_properties(metadata, properties, now_ms=segment.batch.timestamp_ms)
+    if state.metadata is not None and moved.base is not None:
+        metadata = with_metadata_log(
+            without_intermediate_snapshots(metadata, base=state.metadata),
+            moved.base,
+            previous_updated_ms=state.metadata.last_updated_ms,
+        )
+    working.metadata = metadata
+    return moved.new, encode_metadata(metadata, codec=codec_for(metadata))
+
+
+def moved_pointer(
+    state: TableState,
+    working: Working,
+    pendings: Sequence[Pending],
+    *,
+    segment: Segment,
+    new_location: str | None,
+    digest: str | None,
+) -> Pointer:
+    """The pointer after the batch; it also says up to where its streams are decided."""
+    watermarks = dict(state.pointer.watermarks) if state.pointer is not None else {}
+    for pending in pendings:
+        stream = f"{pending.epoch}/{pending.entry.shard}"
+        watermarks.pop(stream, None)  # re-inserted at the end: the newest streams are kept
+        watermarks[stream] = pending.entry.entry_id
+    watermarks = dict(list(watermarks.items())[-WATERMARKS_KEPT:])
+    if state.pointer is not None and (working.metadata is None or new_location is None):
+        return msgspec.structs.replace(
+            state.pointer,
+            dropped=state.pointer.dropped or working.change == "dropped",
+            journal_head=segment.location,
+            watermarks=watermarks,
+        )
+    metadata = working.metadata
+    assert metadata is not None
+    assert new_location is not None
+    if state.pointer is None or state.pointer.dropped:
+        return Pointer(
+            table=state.table,
+            kind="table",
+            catalog=working.catalog,
+            uuid=metadata.table_uuid,
+            location=metadata.location,
+            also_at=places_beside(metadata),
+            metadata_location=new_location,
+            metadata_digest=digest,
+            journal_head=segment.location,
+            watermarks=watermarks,
+        )
+    return msgspec.structs.replace(
+        state.pointer,
+        metadata_location=new_location,
+        metadata_digest=digest if new_location != state.pointer.metadata_location else state.pointer.metadata_digest,
+        location=metadata.location,
+        also_at=_also_at(state.pointer, metadata),
+        journal_head=segment.location,
+        watermarks=watermarks,
+    )
+
+
+def _also_at(pointer: Pointer, metadata: TableMetadata) -> tuple[str, ...]:
+    """Where the table has files beside its location; a place that it had once stays its own, for the files there."""
+    places = (*pointer.also_at, pointer.location, *places_beside(metadata))
+    return tuple(dict.fromkeys(place for place in places if place != metadata.location))

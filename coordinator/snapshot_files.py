@@ -1,0 +1,85 @@
+"""The files of drafted snapshots: their manifests and manifest lists, as bytes under new names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from firn.coordinator.replay.draft import DraftManifest, ManifestRef
+from firn.coordinator.replay.working import Working
+from firn.model.manifest import ManifestFile
+from firn.model.metadata import TableMetadata
+from firn.storage.manifest_lists import assign_first_row_ids, assign_sequence_numbers, encode_manifest_list
+from firn.storage.manifests import encode_manifest, manifest_file
+
+
+def encode_snapshots(
+    working: Working, written: dict[str, ManifestFile]
+) -> tuple[list[tuple[str, bytes]], tuple[tuple[ManifestFile, DraftManifest], ...]]:
+    """Encode drafted manifests and manifest lists; afterwards no draft is left in `working`'s heads."""
+    metadata = working.metadata
+    if metadata is None:
+        return [], ()
+    files: list[tuple[str, bytes]] = []
+    done: dict[str, ManifestFile] = {}
+    drafts: dict[str, DraftManifest] = {}
+    renamed: dict[str, str] = {}
+    for draft_snapshot in working.snapshots:
+        for reference in draft_snapshot.manifests:
+            if isinstance(reference, ManifestFile) or reference.location in done:
+                continue
+            kept = None if reference.reuse_key is None else written.get(reference.reuse_key)
+            if kept is None:
+                data, kept = _encode(reference, metadata, format_version=draft_snapshot.format_version)
+                files.append((reference.location, data))
+                if reference.reuse_key is not None:
+                    written[reference.reuse_key] = kept
+            else:
+                renamed[reference.location] = kept.manifest_path
+            done[reference.location] = kept
+        manifests = assign_sequence_numbers(
+            (_resolved(reference, done) for reference in draft_snapshot.manifests),
+            snapshot_id=draft_snapshot.snapshot.snapshot_id,
+            sequence_number=draft_snapshot.snapshot.sequence_number,
+        )
+        if draft_snapshot.first_row_id is not None:
+            manifests, _ = assign_first_row_ids(manifests, draft_snapshot.first_row_id)
+        for reference, manifest in zip(draft_snapshot.manifests, manifests, strict=True):
+            if isinstance(reference, DraftManifest):
+                done[reference.location] = manifest
+                drafts[reference.location] = reference
+        snapshot = draft_snapshot.snapshot
+        assert snapshot.manifest_list is not None
+        data = encode_manifest_list(
+            manifests,
+            format_version=draft_snapshot.format_version,
+            snapshot_id=snapshot.snapshot_id,
+            parent_snapshot_id=snapshot.parent_snapshot_id,
+            sequence_number=snapshot.sequence_number,
+            first_row_id=snapshot.first_row_id,
+        )
+        files.append((snapshot.manifest_list, data))
+    for head in working.heads.values():
+        head.manifests = tuple(_resolved(reference, done) for reference in head.manifests)
+        if renamed:
+            head.live.rename_manifests(renamed)
+    return files, tuple((done[location], draft) for location, draft in drafts.items())
+
+
+def _resolved(reference: ManifestRef, done: Mapping[str, ManifestFile]) -> ManifestFile:
+    return reference if isinstance(reference, ManifestFile) else done[reference.location]
+
+
+def _encode(draft: DraftManifest, metadata: TableMetadata, *, format_version: int) -> tuple[bytes, ManifestFile]:
+    spec, schema = metadata.spec_by_id(draft.partition_spec_id), metadata.schema_by_id(draft.schema_id)
+    assert spec is not None
+    assert schema is not None
+    encoded = encode_manifest(
+        draft.entries,
+        schema=schema,
+        spec=spec,
+        content=draft.content,
+        format_version=format_version,
+        snapshot_id=draft.snapshot_id,
+        older_schemas=metadata.schemas,
+    )
+    return encoded.data, manifest_file(encoded, draft.location)
