@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
@@ -18,6 +17,7 @@ import msgspec
 import structlog
 
 from firn.coordinator.commit import Plan, Prepared, prepare
+from firn.coordinator.lane_queue import LaneQueue
 from firn.coordinator.metrics import Metrics
 from firn.coordinator.pending import Pending
 from firn.coordinator.publish import Publisher
@@ -31,7 +31,7 @@ from firn.coordinator.table_reader import TableReader
 from firn.coordinator.table_state import TableState
 from firn.model.errors import CorruptFile, Fenced, InvalidInput, Misconfigured, NotFound, Unavailable
 from firn.model.identifiers import uuid7
-from firn.model.intent import CreateTable, DropTable, Intent, RegisterTable
+from firn.model.intent import CreateTable, Intent, RegisterTable
 from firn.model.journal import Retried
 from firn.model.limits import Limits
 from firn.model.operations.upkeep import ExpireSnapshots
@@ -88,7 +88,7 @@ class Lane:
         self._state = TableState(table, reader=shop.reader, journal=shop.journal, limits=shop.limits)
         self._stale = True
         self._lease: Lease | None = None
-        self._queue: deque[Pending] = deque()
+        self._queue = LaneQueue(limits=shop.limits, metrics=shop.metrics)
         self._arrived = asyncio.Event()
         self._retired = asyncio.Event()
         self._busy = False
@@ -100,7 +100,7 @@ class Lane:
 
     def put(self, pending: Pending) -> None:
         """Queue an intent behind the others."""
-        self._queue.append(pending)
+        self._queue.put(pending)
         self._arrived.set()
 
     @property
@@ -120,8 +120,7 @@ class Lane:
         ends up in `given_up`.
         """
         self._retired.set()
-        left = list(self._queue)
-        self._queue.clear()
+        left = self._queue.clear()
         self._arrived.set()
         return left
 
@@ -132,7 +131,7 @@ class Lane:
                 if not self._queue:
                     await self._wait()
                     continue
-                batch = self._next_batch()
+                batch = self._queue.next_batch(now_ms=self._shop.wall_ms())
                 self._busy = True
                 try:
                     await self._settle_somehow(batch)
@@ -151,23 +150,6 @@ class Lane:
             await asyncio.wait_for(self._arrived.wait(), timeout)
         except TimeoutError:
             await self._let_go()
-
-    def _next_batch(self) -> list[Pending]:
-        """What has gathered, up to the limits; creating, moving or dropping the table is a batch of its own."""
-        batch: list[Pending] = []
-        size = 0
-        now_ms = self._shop.wall_ms()
-        while self._queue and len(batch) < self._shop.limits.batch_intents_max:
-            pending = self._queue[0]
-            alone = isinstance(pending.decoded.intent, DropTable) or chooses_places(pending.decoded.intent)
-            size += pending.decoded.size
-            if batch and (alone or size > self._shop.limits.batch_bytes_max):
-                break
-            batch.append(_unless_late(self._queue.popleft(), now_ms=now_ms))
-            self._shop.metrics.stage_seconds.labels("wait").observe(time.monotonic() - pending.taken_at)
-            if alone:
-                break
-        return batch
 
     # -- one batch -------------------------------------------------------------------------------------------------
 
@@ -200,7 +182,7 @@ class Lane:
         """The intents that an expiry in the batch must not cut off from what they were planned on."""
         if not any(isinstance(p.decoded.intent, ExpireSnapshots) for p in batch):
             return ()
-        return tuple(p.decoded.intent for p in self._queue)
+        return self._queue.intents
 
     async def _commit(self, batch: list[Pending]) -> None:
         """Attempts until every intent of the batch has its outcome; `batch` keeps those that have none yet."""
@@ -302,7 +284,7 @@ class Lane:
             self._shop.publisher.repeat(pending, outcome)
         for pending, refused in result.reused:
             self._shop.publisher.refuse(pending, refused, dead_letter=True, own_id=False)
-        self._queue.extendleft(reversed(result.later))
+        self._queue.put_back(result.later)
         return result.open
 
     # -- the lock and the state ------------------------------------------------------------------------------------
@@ -459,13 +441,3 @@ def _attempt(batch_id: str, number: int, now_ms: int) -> Attempt:
     return Attempt(
         batch=batch_id, token=uuid7(now_ms=now_ms, entropy=secrets.token_bytes(10)), number=number, now_ms=now_ms
     )
-
-
-def _unless_late(pending: Pending, *, now_ms: int) -> Pending:
-    deadline_ms = pending.decoded.intent.deadline_ms
-    if pending.verdict is not None or deadline_ms is None or now_ms <= deadline_ms:
-        return pending
-    refused = Refused(
-        rule="deadline-passed", message=f"its deadline passed {now_ms - deadline_ms} ms before it was due", hint="retry"
-    )
-    return msgspec.structs.replace(pending, verdict=refused)
