@@ -1,5 +1,7 @@
 """Settings: ``firn.toml``, overridden by ``FIRN_<SECTION>_<NAME>`` in the environment, checked before anything starts.
 
+``FIRN_<SECTION>_<NAME>_FILE`` names a file that holds the value: a secret that is mounted stays out of the environment.
+
 ``firn config show`` prints what is in force, secrets redacted; ``firn config check`` says what is wrong and where.
 """
 
@@ -9,6 +11,7 @@ import os
 import socket
 import tomllib
 from collections.abc import Mapping
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit, urlunsplit
@@ -23,6 +26,8 @@ CONFIG_FILE: Final = "firn.toml"
 ENVIRONMENT_PREFIX: Final = "FIRN_"
 _ALIASES: Final = {"FIRN_ZOOKEEPER": "FIRN_ZOOKEEPER_HOSTS", "FIRN_WAREHOUSE": "FIRN_WAREHOUSE_LOCATION"}
 _NOT_SETTINGS: Final = frozenset({"FIRN_CONFIG", "FIRN_DATA"})
+_FILE_SUFFIX: Final = "_FILE"
+REDACTED: Final = "***"
 _SECRETS: Final = frozenset({"password", "auth", "token", "secret", "key", "access-key-id", "secret-access-key"})
 
 
@@ -38,12 +43,20 @@ class RedisSettings(_Section, frozen=True, kw_only=True):
 
 
 class ZooKeeperSettings(_Section, frozen=True, kw_only=True):
-    """Where pointers and locks are. `auth` is ``user:password`` for digest ACLs on every node."""
+    """Where pointers and locks are. `auth` is ``user:password`` for digest ACLs on every node.
+
+    With `tls` the servers' certificates are checked against `tls_ca` (a PEM file; None: the system's);
+    `tls_certificate` and `tls_key` are what the daemon shows where servers ask for one.
+    """
 
     hosts: str = "127.0.0.1:2181"
     root: str = "/firn"
     session_timeout_s: float = 10.0
     auth: str | None = None
+    tls: bool = False
+    tls_ca: str | None = None
+    tls_certificate: str | None = None
+    tls_key: str | None = None
 
 
 class WarehouseSettings(_Section, frozen=True, kw_only=True):
@@ -71,10 +84,15 @@ class DaemonSettings(_Section, frozen=True, kw_only=True):
 
 
 class HttpSettings(_Section, frozen=True, kw_only=True):
-    """Where ``/metrics``, ``/healthz`` and ``/readyz`` are served; port 0 takes a free one, -1 serves nothing."""
+    """Where ``/metrics``, ``/healthz`` and ``/readyz`` are served; port 0 takes a free one, -1 serves nothing.
+
+    `token` is asked of everybody (``Authorization: Bearer …``) but for the two health checks; it must be set where the
+    host is not this machine's loopback.
+    """
 
     host: str = "127.0.0.1"
     port: int = 8080
+    token: str | None = None
 
 
 class LogSettings(_Section, frozen=True, kw_only=True):
@@ -122,9 +140,21 @@ def load_settings(path: Path | None = None, environment: Mapping[str, str] | Non
             raise Misconfigured(f"{file}: {error}") from error
     _check_members(members, source=str(file))
     for variable, text in sorted(environment.items()):
-        if variable.startswith(ENVIRONMENT_PREFIX) and variable not in _NOT_SETTINGS:
-            _set_from_environment(members, _ALIASES.get(variable, variable), text, variable=variable)
+        if not variable.startswith(ENVIRONMENT_PREFIX) or variable in _NOT_SETTINGS:
+            continue
+        name = variable.removesuffix(_FILE_SUFFIX)
+        if name != variable and name in environment:
+            raise Misconfigured(f"{variable}: {name} is set, too; one of them is enough")
+        value = text if name == variable else _secret_in(text, variable=variable)
+        _set_from_environment(members, _ALIASES.get(name, name), value, variable=variable)
     return _checked(msgspec.convert(members, Settings))
+
+
+def _secret_in(path: str, *, variable: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8").rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise Misconfigured(f"{variable}: {path}: {getattr(error, 'strerror', None) or error}") from error
 
 
 def _sections() -> dict[str, type[msgspec.Struct]]:
@@ -179,6 +209,11 @@ def _checked(settings: Settings) -> Settings:
     ):
         if not low <= value <= high:
             raise Misconfigured(f"{name}: {value} is not between {low} and {high}")
+    if settings.http.port >= 0 and not settings.http.token and not is_loopback(settings.http.host):
+        raise Misconfigured(
+            f"http.host: {settings.http.host!r} can be reached from other machines: set http.token (or "
+            "FIRN_HTTP_TOKEN_FILE), or listen on 127.0.0.1"
+        )
     if not settings.zookeeper.root.startswith("/"):
         raise Misconfigured(f"zookeeper.root: {settings.zookeeper.root!r} must begin with a slash")
     if urlsplit(settings.redis.url).scheme not in {"redis", "rediss", "unix"}:
@@ -190,6 +225,14 @@ def _checked(settings: Settings) -> Settings:
     return msgspec.structs.replace(
         settings, warehouse=msgspec.structs.replace(settings.warehouse, location=location, allowed=allowed)
     )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach what listens on `host`. A name other than ``localhost`` says nothing."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _absolute(location: str, *, name: str) -> str:
@@ -210,11 +253,13 @@ def redacted(settings: Settings) -> dict[str, dict[str, Any]]:
     shown: dict[str, dict[str, Any]] = msgspec.to_builtins(settings)
     shown["redis"]["url"] = redacted_url(settings.redis.url)
     if settings.zookeeper.auth is not None:
-        shown["zookeeper"]["auth"] = "***"
+        shown["zookeeper"]["auth"] = REDACTED
+    if settings.http.token is not None:
+        shown["http"]["token"] = REDACTED
     for options in shown["warehouse"]["options"].values():
         for key in options:
             if any(secret in key.lower().replace("_", "-").split("-") or key in _SECRETS for secret in _SECRETS):
-                options[key] = "***"
+                options[key] = REDACTED
     return shown
 
 

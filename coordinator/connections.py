@@ -55,6 +55,10 @@ async def connect_session(settings: Settings, *, timeout_s: float = CONNECT_TIME
             hosts=settings.zookeeper.hosts + settings.zookeeper.root.rstrip("/"),
             session_timeout_s=settings.zookeeper.session_timeout_s,
             digest=settings.zookeeper.auth,
+            tls=settings.zookeeper.tls,
+            tls_ca=settings.zookeeper.tls_ca,
+            tls_certificate=settings.zookeeper.tls_certificate,
+            tls_key=settings.zookeeper.tls_key,
         )
     )
     try:

@@ -105,7 +105,11 @@ class Daemon:
             owned=self.ownership.owned, metrics=self.metrics, limits=limits,
         )  # fmt: skip
         self.http = HttpServer(
-            host=settings.http.host, port=settings.http.port, metrics=self.metrics, health=self.health
+            host=settings.http.host,
+            port=settings.http.port,
+            metrics=self.metrics,
+            health=self.health,
+            token=settings.http.token,
         )
         self._tasks: list[asyncio.Task[None]] = []
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import hmac
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
 
 import msgspec
 from aiohttp import web
@@ -11,6 +12,9 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from firn.coordinator.metrics import Metrics
 from firn.model.errors import Misconfigured
+
+OPEN_PATHS: Final = frozenset({"/healthz", "/readyz"})
+"""What an orchestrator asks without a token; without one, the answer names no table."""
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,18 +26,24 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HttpServer:
-    """Serves ``/metrics``, ``/healthz`` (the process lives) and ``/readyz`` (it can take and commit intents)."""
+    """Serves ``/metrics``, ``/healthz`` (the process lives) and ``/readyz`` (it can take and commit intents).
 
-    def __init__(self, *, host: str, port: int, metrics: Metrics, health: Callable[[], Health]) -> None:
+    With a `token`, all but the health checks, which orchestrators ask, need ``Authorization: Bearer <token>``.
+    """
+
+    def __init__(
+        self, *, host: str, port: int, metrics: Metrics, health: Callable[[], Health], token: str | None = None
+    ) -> None:
         self._host = host
         self._port = port
         self._metrics = metrics
         self._health = health
+        self._token = token
         self._runner: web.AppRunner | None = None
 
     async def start(self) -> str:
         """Listen; the URL. Raises Misconfigured when the address cannot be taken."""
-        app = web.Application()
+        app = web.Application(middlewares=[self._admit])
         app.router.add_get("/metrics", self._serve_metrics)
         app.router.add_get("/healthz", self._serve_alive)
         app.router.add_get("/readyz", self._serve_ready)
@@ -54,13 +64,32 @@ class HttpServer:
         if self._runner is not None:
             await self._runner.cleanup()
 
+    @web.middleware
+    async def _admit(
+        self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        """Let in whoever has the token; compared in constant time, so that it cannot be guessed piece by piece."""
+        if request.path in OPEN_PATHS or self._trusts(request):
+            return await handler(request)
+        return web.json_response(
+            {"error": "the token is missing or wrong: send Authorization: Bearer <http.token>"},
+            status=401, headers={"WWW-Authenticate": "Bearer"},
+        )  # fmt: skip
+
+    def _trusts(self, request: web.Request) -> bool:
+        if self._token is None:
+            return True
+        shown = request.headers.get("Authorization", "").encode()
+        return hmac.compare_digest(shown, f"Bearer {self._token}".encode())
+
     async def _serve_metrics(self, _request: web.Request) -> web.Response:
         return web.Response(body=generate_latest(self._metrics.registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     async def _serve_alive(self, _request: web.Request) -> web.Response:
         return web.json_response({"status": "alive"})
 
-    async def _serve_ready(self, _request: web.Request) -> web.Response:
+    async def _serve_ready(self, request: web.Request) -> web.Response:
         health = self._health()
-        body = {"status": "ready" if health.ready else "not ready", "reasons": health.reasons, **health.details}
+        details = health.details if self._trusts(request) else {}
+        body = {"status": "ready" if health.ready else "not ready", "reasons": health.reasons, **details}
         return web.json_response(body, status=200 if health.ready else 503)

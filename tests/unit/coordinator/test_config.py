@@ -1,0 +1,85 @@
+"""Settings: what is set wins in the order file, environment; secrets stay secret; what cannot work is said at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from firn.coordinator.config import load_settings, redacted
+from firn.model.errors import Misconfigured
+
+CANARY = "canary-7f3a"
+
+
+def test_a_secret_can_come_from_a_mounted_file(tmp_path: Path) -> None:
+    secret = tmp_path / "redis-url"
+    secret.write_text(f"redis://daemon:{CANARY}@redis:6379/0\n")
+
+    settings = load_settings(environment={"FIRN_REDIS_URL_FILE": str(secret)})
+
+    assert settings.redis.url == f"redis://daemon:{CANARY}@redis:6379/0"
+
+
+def test_the_short_names_can_come_from_files_too(tmp_path: Path) -> None:
+    hosts = tmp_path / "hosts"
+    hosts.write_text("a:2181,b:2181")
+
+    assert load_settings(environment={"FIRN_ZOOKEEPER_FILE": str(hosts)}).zookeeper.hosts == "a:2181,b:2181"
+
+
+@pytest.mark.parametrize(
+    ("environment", "message"),
+    [
+        ({"FIRN_HTTP_TOKEN_FILE": "/nowhere/token"}, "FIRN_HTTP_TOKEN_FILE: /nowhere/token: No such file"),
+        ({"FIRN_HTTP_TOKEN_FILE": "/x", "FIRN_HTTP_TOKEN": "y"}, "FIRN_HTTP_TOKEN is set, too"),
+        ({"FIRN_HTTP_TOKENS_FILE": __file__}, "FIRN_HTTP_TOKENS_FILE: there is no such setting"),
+    ],
+)
+def test_a_secret_file_that_cannot_be_used_is_named(
+    environment: dict[str, str], message: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(Misconfigured) as caught:
+        load_settings(environment=environment)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.1.2.3", "firn.internal"])
+def test_no_daemon_listens_to_other_machines_without_a_token(host: str) -> None:
+    with pytest.raises(Misconfigured, match=r"http\.host.*set http\.token"):
+        load_settings(environment={"FIRN_HTTP_HOST": host})
+    assert load_settings(environment={"FIRN_HTTP_HOST": host, "FIRN_HTTP_TOKEN": CANARY}).http.host == host
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.5.5.5", "::1", "localhost"])
+def test_loopback_needs_no_token(host: str) -> None:
+    assert load_settings(environment={"FIRN_HTTP_HOST": host}).http.token is None
+
+
+def test_no_secret_is_shown(tmp_path: Path) -> None:
+    """A canary in every secret setting: none of it comes out of what people look at."""
+    file = tmp_path / "firn.toml"
+    file.write_text(
+        f"""
+        [redis]
+        url = "rediss://daemon:{CANARY}@redis:6380/0"
+        [zookeeper]
+        auth = "firn:{CANARY}"
+        [http]
+        token = "{CANARY}"
+        [warehouse]
+        location = "s3://bucket/warehouse"
+        [warehouse.options.s3]
+        region = "eu"
+        access-key-id = "{CANARY}"
+        secret-access-key = "{CANARY}"
+        session-token = "{CANARY}"
+        """
+    )
+
+    shown = redacted(load_settings(file, environment={}))
+
+    assert CANARY not in str(shown)
+    assert shown["warehouse"]["options"]["s3"]["region"] == "eu"
+    assert shown["redis"]["url"] == "rediss://daemon:***@redis:6380/0"
