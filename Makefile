@@ -42,11 +42,14 @@ bench: $(STAMP) ## the benchmarks (ROW=name for one of them)
 
 # Universal: one lock for every Python from 3.11 on, Linux and macOS. Where packages come from is the business of
 # whoever installs them, so it names no index.
-lock: ## resolve pyproject.toml anew into requirements.lock (ARGS="--upgrade" for newer versions)
+lock: ## resolve pyproject.toml anew into requirements.lock and the image's (ARGS="--upgrade" for newer versions)
 	$(PYTHON) -m venv build/lock
 	build/lock/bin/python -m pip install --quiet --disable-pip-version-check "uv==$(UV_VERSION)"
 	build/lock/bin/uv pip compile pyproject.toml --universal --python-version 3.11 --all-extras --generate-hashes \
 		--custom-compile-command "make lock" --quiet $(ARGS) --output-file requirements.lock
+	build/lock/bin/uv pip compile pyproject.toml --universal --python-version 3.13 --extra s3 --generate-hashes \
+		--constraint requirements.lock --custom-compile-command "make lock" --no-annotate --quiet \
+		--output-file deploy/docker/requirements.lock
 
 clean: ## remove .venv, caches and build output (./data stays)
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
