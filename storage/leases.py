@@ -3,13 +3,17 @@
 A holder is the lowest of the sequential ephemeral nodes below ``/locks/<table>``; the next in line watches only the one
 before it. The lock saves work, it does not make a swap safe: the swap checks the lease's own node in the same ZooKeeper
 multi that moves the pointer. Node names are never used twice, so a later holder's node cannot satisfy an old check.
+
+A holder learns when another queues up behind it, and gives way (`Leases.is_wanted`). Several locks are taken in one
+order by everybody (`lock_order`), so that no two can wait for each other.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Final
 
 import msgspec
@@ -42,6 +46,20 @@ class HolderInfo(msgspec.Struct, frozen=True, kw_only=True):
     token: int
 
 
+class _Hold(msgspec.Struct, eq=False):
+    """A lease and who waits for it. `unseen`: the queue changed since it was last looked at."""
+
+    lease: Lease
+    on_wanted: Callable[[], None] | None = None
+    wanted: bool = False
+    unseen: bool = False
+
+
+def lock_order(name: str) -> tuple[bool, str]:
+    """Sort key in which locks are taken: tables by name, then the locks over many tables (they begin with a dot)."""
+    return name.startswith("."), name
+
+
 class Leases:
     """Table locks of one session. `new_id` makes node names unique; give a seeded one for repeatable runs."""
 
@@ -49,17 +67,21 @@ class Leases:
         self._session = session
         self._member = member
         self._new_id = new_id
-        self._held: dict[str, Lease] = {}
-        self._unwatched: dict[str, Lease] = {}  # held, and the watch on the node could not be renewed
+        self._held: dict[str, _Hold] = {}
+        self._unwatched: dict[str, _Hold] = {}  # held, and a watch could not be renewed
         # Nodes of ours that nobody wants any more and that could not be removed yet: (folder, id) → session epoch.
         self._unwanted: dict[tuple[str, str], int] = {}
         self._sweeping: asyncio.Task[None] | None = None
+        self._background: set[asyncio.Task[None]] = set()
         self._remove_listener = session.add_listener(self._on_state)
 
-    async def acquire(self, table: str, *, timeout_s: float) -> Lease | None:
+    async def acquire(
+        self, table: str, *, timeout_s: float, on_wanted: Callable[[], None] | None = None
+    ) -> Lease | None:
         """Queue up for `table` and wait; None when it is not our turn within `timeout_s`.
 
-        Holders follow one another in the order in which they asked. Raises `Unavailable` when ZooKeeper does not answer
+        Holders follow one another in the order in which they asked; `on_wanted` is called, on the event loop, once
+        somebody waits behind the lease. Raises `Unavailable` when ZooKeeper does not answer
         or the session was lost meanwhile. Whatever ends the wait, nothing of ours stays in the queue.
         """
         folder = f"{LOCKS}/{encode_name(table)}"
@@ -67,7 +89,7 @@ class Leases:
         epoch = self._session.epoch
         try:
             async with asyncio.timeout(timeout_s):
-                lease = await self._queue_up(table, folder, node_id, epoch=epoch)
+                hold = await self._queue_up(table, folder, node_id, epoch=epoch)
         except TimeoutError:
             self._unwanted[folder, node_id] = epoch
             await self._sweep()
@@ -76,8 +98,45 @@ class Leases:
             self._unwanted[folder, node_id] = epoch
             self._sweep_soon()
             raise
-        self._held[lease.path] = lease
-        return lease
+        hold.on_wanted = on_wanted
+        self._held[hold.lease.path] = hold
+        if hold.wanted and on_wanted is not None:
+            on_wanted()
+        elif hold.unseen:
+            self._look_behind(hold)
+        return hold.lease
+
+    async def acquire_all(self, tables: Iterable[str], *, timeout_s: float) -> tuple[Lease, ...] | None:
+        """The locks of all `tables`, taken one after the other in `lock_order`.
+
+        None, and none held, if one is not to be had within `timeout_s`. Whoever holds a lease already may only ask for
+        ones that come after it in that order.
+        """
+        leases: list[Lease] = []
+        try:
+            for table in sorted(set(tables), key=lock_order):
+                lease = await self.acquire(table, timeout_s=timeout_s)
+                if lease is None:
+                    await self.release_all(leases)
+                    return None
+                leases.append(lease)
+        except BaseException:
+            await self.release_all(leases)
+            raise
+        return tuple(leases)
+
+    async def release_all(self, leases: Iterable[Lease]) -> None:
+        """Give several locks up. One that cannot be removed now is removed later, as with `release`."""
+        for lease in leases:
+            try:
+                await self.release(lease)
+            except FirnError as error:
+                _log.warning("lease.not-removed-yet", table=lease.table, error=str(error))
+
+    def is_wanted(self, lease: Lease) -> bool:
+        """Whether somebody, here or in another daemon, waits behind this lease, as far as this process knows."""
+        hold = self._held.get(lease.path)
+        return hold is not None and hold.wanted
 
     def is_held(self, lease: Lease) -> bool:
         """Is the lock, as far as this process knows, still ours? Asks nobody; False while the session is suspended."""
@@ -120,16 +179,17 @@ class Leases:
     async def close(self) -> None:
         """Stop watching the session; held locks end with it."""
         self._remove_listener()
-        if self._sweeping is not None:
-            self._sweeping.cancel()
-            await asyncio.gather(self._sweeping, return_exceptions=True)
+        tasks = [*self._background, *([] if self._sweeping is None else [self._sweeping])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _queue_up(self, table: str, folder: str, node_id: str, *, epoch: int) -> Lease:
+    async def _queue_up(self, table: str, folder: str, node_id: str, *, epoch: int) -> _Hold:
         path, token = await self._enter(folder, node_id)
-        lease = Lease(table=table, token=token, path=path, session_epoch=epoch)
         while True:
             changed = asyncio.Event()
-            names = _in_turn(await self._session.children(folder))
+            hold = _Hold(Lease(table=table, token=token, path=path, session_epoch=epoch))
+            names = _in_turn(await self._session.children(folder, watch=functools.partial(self._look_behind, hold)))
             own = path.rpartition("/")[2]
             if own not in names or self._session.epoch != epoch:
                 raise Unavailable(f"{table}: the place in the lock's queue is lost (session ended or node removed)")
@@ -137,8 +197,9 @@ class Leases:
             try:  # `get` and not `exists`, which would leave a watch behind on a name that never comes again
                 if place == 0:
                     # A lock whose node an operator deletes is gone, though the session lives.
-                    await self._session.get(path, watch=lambda: self._recheck(lease))
-                    return lease
+                    await self._session.get(path, watch=functools.partial(self._recheck, hold))
+                    hold.wanted = len(names) > 1
+                    return hold
                 await self._session.get(f"{folder}/{names[place - 1]}", watch=changed.set)
             except NotFound:
                 continue
@@ -155,20 +216,47 @@ class Leases:
             else:
                 return path, stat.czxid
 
-    def _recheck(self, lease: Lease) -> None:
+    def _recheck(self, hold: _Hold) -> None:
         """The held node changed or the connection did: look again, unless it is no longer of interest."""
-        if lease.path in self._held:
-            task = asyncio.ensure_future(self._verify(lease))
-            task.add_done_callback(_report)
+        if self._held.get(hold.lease.path) is hold:
+            self._in_background(self._verify(hold))
 
-    async def _verify(self, lease: Lease) -> None:
+    async def _verify(self, hold: _Hold) -> None:
+        lease = hold.lease
         try:
-            await self._session.get(lease.path, watch=lambda: self._recheck(lease))
+            await self._session.get(lease.path, watch=functools.partial(self._recheck, hold))
         except NotFound:
             if self._held.pop(lease.path, None) is not None:
                 _log.warning("lease.node-removed", table=lease.table, token=lease.token)
         except FirnError:
-            self._unwatched[lease.path] = lease
+            self._unwatched[lease.path] = hold
+
+    def _look_behind(self, hold: _Hold) -> None:
+        """The lock's queue changed, or the connection did: see whether somebody waits, unless that is known."""
+        hold.unseen = True
+        if self._held.get(hold.lease.path) is hold and not hold.wanted:
+            self._in_background(self._see_who_waits(hold))
+
+    async def _see_who_waits(self, hold: _Hold) -> None:
+        folder, _, own = hold.lease.path.rpartition("/")
+        hold.unseen = False
+        try:
+            names = _in_turn(await self._session.children(folder, watch=functools.partial(self._look_behind, hold)))
+        except NotFound:
+            return  # so is the lease's own node, which has a watch of its own
+        except FirnError:
+            self._unwatched[hold.lease.path] = hold
+            return
+        if own in names[:-1] and not hold.wanted:
+            hold.wanted = True
+            if hold.on_wanted is not None and self._held.get(hold.lease.path) is hold:
+                hold.on_wanted()
+
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+        task.add_done_callback(_report)
 
     def _on_state(self, state: SessionState) -> None:
         if state == "lost":
@@ -176,8 +264,9 @@ class Leases:
         if state == "connected":
             self._sweep_soon()
             unwatched, self._unwatched = self._unwatched, {}
-            for lease in unwatched.values():
-                self._recheck(lease)
+            for hold in unwatched.values():
+                self._recheck(hold)
+                self._look_behind(hold)
 
     def _sweep_soon(self) -> None:
         if self._unwanted and (self._sweeping is None or self._sweeping.done()):

@@ -183,3 +183,77 @@ async def test_a_dropped_tables_queue_is_forgotten_unless_it_is_in_use(world):
     assert await session.exists(f"{LOCKS}/{encode_name('db.t')}") is None
     again = await one.acquire("db.t", timeout_s=5)
     assert again.token > held.token
+
+
+async def test_a_holder_learns_that_another_waits_behind_it(world):
+    (_, first), (_, second) = await leases(world, "one"), await leases(world, "two")
+    told = asyncio.Event()
+    held = await first.acquire("db.t", timeout_s=5, on_wanted=told.set)
+    await asyncio.sleep(0.1)
+    assert not first.is_wanted(held)
+    waiting = asyncio.create_task(second.acquire("db.t", timeout_s=10))
+    async with asyncio.timeout(5):
+        await told.wait()
+    assert first.is_wanted(held)
+    await first.release(held)
+    assert not second.is_wanted(await waiting)
+
+
+async def test_a_holder_that_had_waiters_behind_it_when_its_turn_came_knows_so(world):
+    (_, first), (_, second) = await leases(world, "one"), await leases(world, "two")
+    session, third = await leases(world, "three")
+    held = await first.acquire("db.t", timeout_s=5)
+    told = asyncio.Event()
+    second_waits = asyncio.create_task(second.acquire("db.t", timeout_s=10, on_wanted=told.set))
+    await in_queue(session, 2)
+    third_waits = asyncio.create_task(third.acquire("db.t", timeout_s=10))
+    await in_queue(session, 3)
+    await first.release(held)
+    taken = await second_waits
+    assert second.is_wanted(taken)
+    assert told.is_set()
+    await second.release(taken)
+    assert not third.is_wanted(await third_waits)
+
+
+async def test_who_waits_is_noticed_after_the_connection_was_gone(world):
+    (session, first), (_, second) = await leases(world, "one"), await leases(world, "two")
+    told = asyncio.Event()
+    held = await first.acquire("db.t", timeout_s=5, on_wanted=told.set)
+    await world.suspend(session)
+    await world.resume(session)
+    await until(lambda: first.is_held(held))
+    waiting = asyncio.create_task(second.acquire("db.t", timeout_s=20))
+    async with asyncio.timeout(15):
+        await told.wait()
+    await first.release(held)
+    assert await waiting is not None
+
+
+async def test_all_locks_or_none_in_one_order(world):
+    (session, first), (_, second) = await leases(world, "one"), await leases(world, "two")
+    blocked = await second.acquire("db.t", timeout_s=5)
+    assert await first.acquire_all([".all", "db.u", "db.t", "db.a"], timeout_s=0.3) is None
+    for name in ("db.a", "db.u", ".all"):
+        assert await first.holder(name) is None
+    await second.release(blocked)
+    held = await first.acquire_all([".all", "db.u", "db.t", "db.a", "db.a"], timeout_s=5)
+    assert [lease.table for lease in held] == ["db.a", "db.t", "db.u", ".all"]
+    await first.release_all(held)
+    assert await session.children(f"{LOCKS}/db.t") == []
+
+
+async def test_crossing_holders_of_several_locks_all_get_their_turn(world):
+    members = [(await leases(world, f"m{number}"))[1] for number in range(4)]
+    turns = []
+
+    async def work(member, tables):
+        for _ in range(5):
+            held = await member.acquire_all(tables, timeout_s=30)
+            turns.append(tables)
+            await member.release_all(held)
+
+    orders = [["a", "b"], ["b", "a"], ["c", "a", "b"], ["b", "c"]]
+    async with asyncio.timeout(60):
+        await asyncio.gather(*(work(member, tables) for member, tables in zip(members, orders, strict=True)))
+    assert len(turns) == 20
