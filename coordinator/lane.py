@@ -17,7 +17,7 @@ import msgspec
 import structlog
 
 from firn.coordinator.commit import Plan, Prepared, prepare
-from firn.coordinator.lane_queue import LaneQueue
+from firn.coordinator.lane_queue import LaneQueue, unless_late
 from firn.coordinator.metrics import Metrics
 from firn.coordinator.pending import Pending
 from firn.coordinator.publish import Publisher
@@ -199,6 +199,7 @@ class Lane:
             batch[:] = await self._answer_repeats(batch)
             if not batch:
                 return
+            batch[:] = [unless_late(pending, now_ms=shop.wall_ms()) for pending in batch]
             leases, placement = await self._placement(batch, lease)
             plan = Plan(
                 daemon=shop.daemon, batch=batch_id, pendings=tuple(batch), placement=placement, limits=limits,

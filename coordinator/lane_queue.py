@@ -1,14 +1,18 @@
-"""A lane's queue: the intents of one table that wait for a batch, in order.
+"""A lane's queue: the intents of one table that wait for a batch, and which of them go into the next one.
 
-A batch takes what has gathered, up to the limits. What changes where tables are (create, move, drop) is a batch of its
-own, and an intent whose deadline has passed goes into its batch with a refusal.
+First come, first served within a priority; maintenance yields to ingest, for a bounded time. Never overtaken are what
+changes where the table is (a batch of its own) and earlier intents of the same streaming writer. An intent whose
+deadline has passed goes into the next batch, wherever it stands, with a refusal. See docs/decisions/0008-fairness.md.
 """
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import time
-from collections import deque
-from collections.abc import Sequence
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 import msgspec
 
@@ -19,6 +23,85 @@ from firn.coordinator.replay.places import chooses_places
 from firn.model.intent import DropTable, Intent
 from firn.model.limits import Limits
 
+MAINTENANCE_SHARE: Final = 4
+"""Maintenance that has waited long enough is guaranteed one in so many places of a batch, and one at least."""
+
+
+class _Place(msgspec.Struct, eq=False):
+    """An intent's place in the queue; `taken` when it is in a batch already and only its place is left."""
+
+    pending: Pending
+    line: Line
+    taken: bool = False
+
+
+class Line:
+    """One priority within a stretch, in order."""
+
+    def __init__(self) -> None:
+        self._places: deque[_Place] = deque()
+        self._count = 0
+        self._writers: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Pending]:
+        return (place.pending for place in self._places if not place.taken)
+
+    def put(self, pending: Pending, *, first: bool = False) -> _Place:
+        """Queue an intent as the last one, or before all others."""
+        place = _Place(pending, self)
+        if first:
+            self._places.appendleft(place)
+        else:
+            self._places.append(place)
+        self._count += 1
+        writer = _epochs_of(pending)
+        if writer is not None:
+            self._writers[writer] += 1
+        return place
+
+    def first(self) -> _Place | None:
+        """Who is next."""
+        while self._places and self._places[0].taken:
+            self._places.popleft()
+        return self._places[0] if self._places else None
+
+    def take(self, place: _Place) -> None:
+        """Take an intent out of the line."""
+        place.taken = True
+        self._count -= 1
+        writer = _epochs_of(place.pending)
+        if writer is not None:
+            self._writers[writer] -= 1
+            if not self._writers[writer]:
+                del self._writers[writer]
+
+    def has_writer(self, writer: str) -> bool:
+        """Whether an epoch of a streaming writer waits in this line."""
+        return writer in self._writers
+
+
+class _Stretch:
+    """What waits between two intents that are batches of their own; one of those is a stretch, too."""
+
+    def __init__(self, *, alone: bool) -> None:
+        self.alone = alone
+        self.ingest = Line()
+        self.maintenance = Line()
+
+    def __len__(self) -> int:
+        return len(self.ingest) + len(self.maintenance)
+
+    def line_of(self, pending: Pending) -> Line:
+        """Where an intent belongs: by its priority, or where earlier epochs of its streaming writer wait."""
+        writer = _epochs_of(pending)
+        for line in (self.ingest, self.maintenance):
+            if writer is not None and line.has_writer(writer):
+                return line
+        return self.maintenance if pending.decoded.intent.priority == "maintenance" else self.ingest
+
 
 class LaneQueue:
     """The intents of one table that are not in a batch yet."""
@@ -26,11 +109,17 @@ class LaneQueue:
     def __init__(self, *, limits: Limits, metrics: Metrics) -> None:
         self._limits = limits
         self._metrics = metrics
-        self._waiting: deque[Pending] = deque()
+        self._stretches: deque[_Stretch] = deque()
+        self._deadlines: list[tuple[int, int, _Place]] = []
+        self._numbers = itertools.count()
+        self._count = 0
         self._bytes = 0
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return self._count
+
+    def __iter__(self) -> Iterator[Pending]:
+        return (p for stretch in self._stretches for line in (stretch.ingest, stretch.maintenance) for p in line)
 
     @property
     def bytes(self) -> int:
@@ -39,43 +128,107 @@ class LaneQueue:
 
     @property
     def intents(self) -> tuple[Intent, ...]:
-        """What waits, in order."""
-        return tuple(p.decoded.intent for p in self._waiting)
+        """What waits."""
+        return tuple(pending.decoded.intent for pending in self)
 
     def put(self, pending: Pending) -> None:
-        """Queue an intent behind the others."""
-        self._waiting.append(pending)
-        self._bytes += pending.decoded.size
+        """Queue an intent behind the others of its priority."""
+        alone = is_alone(pending.decoded.intent)
+        if alone or not self._stretches or self._stretches[-1].alone:
+            self._stretches.append(_Stretch(alone=alone))
+        stretch = self._stretches[-1]
+        self._entered(stretch.line_of(pending).put(pending))
 
     def put_back(self, pendings: Sequence[Pending]) -> None:
-        """Queue intents that were in a batch before all others, in their order."""
-        self._waiting.extendleft(reversed(pendings))
-        self._bytes += sum(p.decoded.size for p in pendings)
+        """Queue intents that were in a batch before all others of their priority, in their order."""
+        for pending in reversed(pendings):
+            alone = is_alone(pending.decoded.intent)
+            if alone or not self._stretches or self._stretches[0].alone:
+                self._stretches.appendleft(_Stretch(alone=alone))
+            stretch = self._stretches[0]
+            self._entered(stretch.line_of(pending).put(pending, first=True))
 
     def clear(self) -> list[Pending]:
-        """Take everything out, in order."""
-        left = list(self._waiting)
-        self._waiting.clear()
-        self._bytes = 0
+        """Take everything out."""
+        left = list(self)
+        self._stretches.clear()
+        self._deadlines.clear()
+        self._count = self._bytes = 0
         return left
 
     def next_batch(self, *, now_ms: int) -> list[Pending]:
-        """What has gathered, up to the limits; empty only if nothing waits. `now_ms` is the wall clock."""
-        batch: list[Pending] = []
-        size = 0
-        while self._waiting and len(batch) < self._limits.batch_intents_max:
-            pending = self._waiting[0]
-            alone = is_alone(pending.decoded.intent)
-            size += pending.decoded.size
-            if batch and (alone or size > self._limits.batch_bytes_max):
-                break
-            self._waiting.popleft()
-            self._bytes -= pending.decoded.size
-            batch.append(_unless_late(pending, now_ms=now_ms))
-            self._metrics.stage_seconds.labels("wait").observe(time.monotonic() - pending.taken_at)
-            if alone:
-                break
+        """What is due, up to the limits; empty only if nothing waits. `now_ms` is the wall clock."""
+        batch = self._late(now_ms)
+        while self._stretches and not self._stretches[0]:
+            self._stretches.popleft()
+        if not self._stretches:
+            return batch
+        stretch, limits = self._stretches[0], self._limits
+        if stretch.alone:
+            if not batch:
+                self._fill(batch, stretch.maintenance or stretch.ingest, intents_max=1, bytes_max=0)
+            return batch
+        overdue, overdue_bytes = self._overdue(stretch.maintenance)
+        room, room_bytes = limits.batch_intents_max, limits.batch_bytes_max
+        self._fill(batch, stretch.ingest, intents_max=room - overdue, bytes_max=room_bytes - overdue_bytes)
+        if stretch.ingest:
+            room, room_bytes = min(room, len(batch) + overdue), max(overdue_bytes, room_bytes)
+        self._fill(batch, stretch.maintenance, intents_max=room, bytes_max=room_bytes)
         return batch
+
+    def _entered(self, place: _Place) -> None:
+        pending = place.pending
+        self._count += 1
+        self._bytes += pending.decoded.size
+        deadline_ms = pending.decoded.intent.deadline_ms
+        if deadline_ms is not None and pending.verdict is None:
+            heapq.heappush(self._deadlines, (deadline_ms, next(self._numbers), place))
+
+    def _take(self, place: _Place) -> Pending:
+        pending = place.pending
+        place.line.take(place)
+        self._count -= 1
+        self._bytes -= pending.decoded.size
+        waited_s = time.monotonic() - pending.taken_at
+        self._metrics.stage_seconds.labels("wait").observe(waited_s)
+        if pending.decoded.intent.priority == "maintenance":
+            self._metrics.maintenance_wait_seconds.observe(waited_s)
+        return pending
+
+    def _late(self, now_ms: int) -> list[Pending]:
+        """Those whose deadline has passed, refused: they cost a batch nothing, so they need not wait to be due."""
+        late: list[Pending] = []
+        while self._deadlines and len(late) < self._limits.batch_intents_max:
+            deadline_ms, _, place = self._deadlines[0]
+            if not place.taken and deadline_ms >= now_ms:
+                break
+            heapq.heappop(self._deadlines)
+            if not place.taken:
+                late.append(unless_late(self._take(place), now_ms=now_ms))
+        return late
+
+    def _overdue(self, line: Line) -> tuple[int, int]:
+        """How many of a line have waited for so long that places are kept for them, and their payload bytes."""
+        limits = self._limits
+        before = time.monotonic() - limits.maintenance_wait_ms_max / 1000
+        count = size = 0
+        for pending in itertools.islice(line, max(1, limits.batch_intents_max // MAINTENANCE_SHARE)):
+            if pending.taken_at > before:
+                break
+            if count and size + pending.decoded.size > limits.batch_bytes_max // MAINTENANCE_SHARE:
+                break
+            count += 1
+            size += pending.decoded.size
+        return count, size
+
+    def _fill(self, batch: list[Pending], line: Line, *, intents_max: int, bytes_max: int) -> None:
+        """Take from the front of a line until the batch is as large as it may be; its first intent always fits."""
+        size = sum(p.decoded.size for p in batch if p.verdict is None)
+        while len(batch) < intents_max and (place := line.first()) is not None:
+            size += place.pending.decoded.size
+            if batch and size > bytes_max:
+                return
+            batch.append(self._take(place))
 
 
 def is_alone(intent: Intent) -> bool:
@@ -83,7 +236,8 @@ def is_alone(intent: Intent) -> bool:
     return isinstance(intent, DropTable) or chooses_places(intent)
 
 
-def _unless_late(pending: Pending, *, now_ms: int) -> Pending:
+def unless_late(pending: Pending, *, now_ms: int) -> Pending:
+    """The intent, refused if its deadline has passed; `now_ms` is the wall clock."""
     deadline_ms = pending.decoded.intent.deadline_ms
     if pending.verdict is not None or deadline_ms is None or now_ms <= deadline_ms:
         return pending
@@ -91,3 +245,9 @@ def _unless_late(pending: Pending, *, now_ms: int) -> Pending:
         rule="deadline-passed", message=f"its deadline passed {now_ms - deadline_ms} ms before it was due", hint="retry"
     )
     return msgspec.structs.replace(pending, verdict=refused)
+
+
+def _epochs_of(pending: Pending) -> str | None:
+    """The streaming writer whose epochs have to stay in order, if it is one's."""
+    intent = pending.decoded.intent
+    return None if intent.writer_sequence is None else intent.writer

@@ -60,6 +60,10 @@ class Metrics:
         self.lock_wait_seconds = Histogram(
             "firn_lock_wait_seconds", "Time waited for a table's lock.", buckets=SECONDS_BUCKETS, registry=self.registry
         )
+        self.maintenance_wait_seconds = Histogram(
+            "firn_maintenance_wait_seconds", "Time that intents of priority maintenance waited for a batch.",
+            buckets=(*SECONDS_BUCKETS, 60, 300), registry=self.registry,
+        )  # fmt: skip
         self.replays = Counter(
             "firn_replays", "Batches replayed because another commit came first.", registry=self.registry
         )

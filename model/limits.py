@@ -23,8 +23,16 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     batch_intents_max: int = 2_000
     batch_bytes_max: int = 32 * 1024 * 1024
     """A batch is closed at whichever of the two comes first."""
+    maintenance_wait_ms_max: int = 5_000
+    """How long an intent of priority maintenance yields to ingest; then places in every batch are kept for it."""
     buffered_bytes_max: int = 256 * 1024 * 1024
-    """Payload bytes held by all lanes together; past it the daemon stops taking intents until lanes drain."""
+    """Payload bytes held by all lanes together; a lane may hold as much as is free, the rest waits in its stream."""
+    lane_intents_max: int = 20_000
+    """Intents of one table that are held in memory; the rest waits in its stream."""
+    held_back_tables_max: int = 10_000
+    """Tables of which intents wait in their stream at once; past it the daemon takes nothing until lanes drain."""
+    waiting_scan_entries_max: int = 200_000
+    """Stream entries looked at for intents that wait, when an expiry must not take away what they were planned on."""
     rejection_files_max: int = 100
     """File names listed in one rejection; `files-count` says how many there were."""
     metadata_bytes_max: int = 512 * 1024 * 1024
