@@ -1,4 +1,4 @@
-"""Manifest entries between values and the records of a manifest's Avro blocks, whose fields are named ``f<field id>``.
+"""Manifest entries from the records of a manifest's Avro blocks, whose fields are named ``f<field id>``.
 
 Ids are those of the specification's "Manifest Entry Fields" and "Data File Fields".
 """
@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from firn.model.datafile import CONTENT_CODES, CONTENT_NAMES, Content, DataFile, FileFormat
+from firn.model.datafile import CONTENT_NAMES, Content, DataFile, FileFormat
 from firn.model.errors import InvalidInput
 from firn.model.manifest import ManifestEntry, Status
 from firn.model.types import StructType
 from firn.storage.avro_schema import AvroType
-from firn.storage.manifest_schema import BLOCK_SIZE_DEFAULT
-from firn.storage.partition_data import PartitionDecoder, PartitionEncoder
+from firn.storage.partition_data import PartitionDecoder
 
 _FORMATS: Final[Mapping[str, FileFormat]] = {"avro": "avro", "orc": "orc", "parquet": "parquet", "puffin": "puffin"}
 _STATUSES: Final = (Status.EXISTING, Status.ADDED, Status.DELETED)
@@ -30,60 +29,6 @@ _FILE_KINDS: Final = {
 _MAP_KINDS: Final = {108: _INTEGER, 109: _INTEGER, 110: _INTEGER, 137: _INTEGER, 125: _BYTES, 128: _BYTES}
 _LISTS: Final = (132, 135)
 _REQUIRED: Final = (100, 101, 103, 104)
-
-
-class RowEncoder:
-    """Makes records of entries for one format version and partition type."""
-
-    def __init__(self, partition_type: StructType, *, format_version: int) -> None:
-        self._partition = PartitionEncoder(partition_type)
-        self._version = format_version
-
-    def encode(self, entry: ManifestEntry) -> dict[str, Any]:
-        """The record of one entry, whose numbers are as they are to be stored (None where they are inherited)."""
-        file = entry.data_file
-        stored: dict[str, Any] = {
-            "f100": file.file_path,
-            "f101": file.file_format.upper(),  # as Java spells it; PyIceberg compares the text
-            "f102": self._partition.encode(file.partition),
-            "f103": file.record_count,
-            "f104": file.file_size_in_bytes,
-            "f108": _map(file.column_sizes),
-            "f109": _map(file.value_counts),
-            "f110": _map(file.null_value_counts),
-            "f137": _map(file.nan_value_counts),
-            "f125": _map(file.lower_bounds),
-            "f128": _map(file.upper_bounds),
-            "f131": _optional("bytes", file.key_metadata),
-            "f132": None if file.split_offsets is None else ("array", file.split_offsets),
-            "f140": _optional("int", file.sort_order_id),
-        }
-        if self._version == 1:
-            stored["f105"] = BLOCK_SIZE_DEFAULT
-            return {"f0": int(entry.status), "f1": entry.snapshot_id, "f2": stored}
-        stored["f134"] = CONTENT_CODES[file.content]
-        stored["f135"] = None if file.equality_ids is None else ("array", file.equality_ids)
-        stored["f143"] = _optional("string", file.referenced_data_file)
-        if self._version > 2:
-            stored["f142"] = _optional("long", file.first_row_id)
-            stored["f144"] = _optional("long", file.content_offset)
-            stored["f145"] = _optional("long", file.content_size_in_bytes)
-        return {
-            "f0": int(entry.status),
-            "f1": _optional("long", entry.snapshot_id),
-            "f3": _optional("long", entry.sequence_number),
-            "f4": _optional("long", entry.file_sequence_number),
-            "f2": stored,
-        }
-
-
-def _optional(kind: str, value: Any) -> tuple[str, Any] | None:
-    """Naming the branch saves fastavro from trying each: twice the entries per second."""
-    return None if value is None else (kind, value)
-
-
-def _map(values: Mapping[int, Any] | None) -> tuple[str, list[dict[str, Any]]] | None:
-    return None if values is None else ("array", [{"key": key, "value": value} for key, value in values.items()])
 
 
 class RowDecoder:

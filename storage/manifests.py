@@ -32,10 +32,10 @@ from firn.model.manifest_summary import (
 from firn.model.partitioning import PartitionSpec, partition_type, spec_fields_to_json
 from firn.model.schema import Schema, schema_to_json
 from firn.model.types import StructType
-from firn.storage.avro import DEFAULT_LIMITS, AvroFile, AvroLimits, Codec, compress, encode_block, open_avro, write_avro
-from firn.storage.avro_schema import compile_schema
-from firn.storage.manifest_rows import RowDecoder, RowEncoder
+from firn.storage.avro import DEFAULT_LIMITS, AvroFile, AvroLimits, Codec, compress, open_avro, write_avro
+from firn.storage.manifest_rows import RowDecoder
 from firn.storage.manifest_schema import FORMAT_VERSIONS, manifest_schema
+from firn.storage.packed_entries import PackedEntries, block_content, pack
 
 BLOCK_ENTRIES: Final = 100
 """Entries in one Avro block that firn writes: enough to compress well, few enough to split manifests between."""
@@ -44,7 +44,7 @@ BLOCK_ENTRIES: Final = 100
 class EncodedManifest(msgspec.Struct, frozen=True, kw_only=True):
     """A manifest's bytes with what its manifest list will say of it.
 
-    `min_sequence_number` is None when every live file inherits the commit's number.
+    `min_sequence_number` is None when every live file inherits the commit's number. `packed` are its entries.
     """
 
     data: bytes
@@ -55,6 +55,7 @@ class EncodedManifest(msgspec.Struct, frozen=True, kw_only=True):
     counts: ManifestCounts
     min_sequence_number: int | None
     partitions: tuple[FieldSummary, ...]
+    packed: PackedEntries
 
 
 def manifest_file(encoded: EncodedManifest, path: str) -> ManifestFile:
@@ -143,37 +144,36 @@ def encode_manifests(  # noqa: PLR0913 - see encode_manifest
     if format_version == 1 and (content != "data" or snapshot_id is None):
         raise InvalidInput("a v1 manifest holds data files of a known snapshot")
     type_ = partition_type(spec, schema, older=older_schemas)
-    text = manifest_schema(type_, format_version)
-    compiled = compile_schema(text)
-    rows = RowEncoder(type_, format_version=format_version)
     listed = [_to_store(entry, spec=spec, content=content, version=format_version, snapshot_id=snapshot_id)
               for entry in entries]  # fmt: skip
+    packed = pack(listed, type_, format_version=format_version)
+    parts: list[tuple[int, int, list[tuple[int, bytes]]]] = []
     blocks: list[tuple[int, bytes]] = []
-    manifests: list[tuple[list[ManifestEntry], list[tuple[int, bytes]]]] = []
     start, stored = 0, 0
     for at in range(0, len(listed), BLOCK_ENTRIES):
-        batch = listed[at : at + BLOCK_ENTRIES]
-        block = compress(encode_block(compiled, [rows.encode(entry) for entry in batch]), codec=codec, level=level)
+        end = min(at + BLOCK_ENTRIES, len(listed))
+        block = compress(block_content(packed, at, end), codec=codec, level=level)
         if blocks and target_bytes is not None and stored + len(block) > target_bytes:
-            manifests.append((listed[start:at], blocks))
+            parts.append((start, at, blocks))
             blocks, start, stored = [], at, 0
-        blocks.append((len(batch), block))
+        blocks.append((end - at, block))
         stored += len(block)
     if blocks:
-        manifests.append((listed[start:], blocks))
+        parts.append((start, len(listed), blocks))
     header = _header(schema, spec, content=content, format_version=format_version)
     return [
         EncodedManifest(
-            data=write_avro(text, own_blocks, metadata=header, codec=codec),
+            data=write_avro(manifest_schema(type_, format_version), own_blocks, metadata=header, codec=codec),
             content=content,
             format_version=format_version,
             spec_id=spec.spec_id,
             snapshot_id=snapshot_id,
-            counts=count_entries(own),
-            min_sequence_number=least_sequence_number(own),
-            partitions=summarize_partitions(type_, [entry.data_file.partition for entry in own]),
+            counts=count_entries(listed[start:end]),
+            min_sequence_number=least_sequence_number(listed[start:end]),
+            partitions=summarize_partitions(type_, [entry.data_file.partition for entry in listed[start:end]]),
+            packed=packed.part(start, end),
         )
-        for own, own_blocks in manifests
+        for start, end, own_blocks in parts
     ]
 
 
@@ -181,7 +181,7 @@ def _header(schema: Schema, spec: PartitionSpec, *, content: ManifestContent, fo
     header = {
         "schema": _schema_text(schema),
         "schema-id": str(schema.schema_id),
-        "partition-spec": msgspec.json.encode(spec_fields_to_json(spec)).decode(),
+        "partition-spec": _spec_text(spec),
         "partition-spec-id": str(spec.spec_id),
         "format-version": str(format_version),
     }
@@ -191,6 +191,11 @@ def _header(schema: Schema, spec: PartitionSpec, *, content: ManifestContent, fo
 @lru_cache(maxsize=32)
 def _schema_text(schema: Schema) -> str:
     return msgspec.json.encode(schema_to_json(schema)).decode()
+
+
+@lru_cache(maxsize=32)
+def _spec_text(spec: PartitionSpec) -> str:
+    return msgspec.json.encode(spec_fields_to_json(spec)).decode()
 
 
 def _to_store(

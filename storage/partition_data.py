@@ -1,4 +1,4 @@
-"""Partition tuples between internal values and what Avro stores (table specification, Appendix A, "Avro").
+"""Partition tuples from what Avro stores to internal values (table specification, Appendix A, "Avro").
 
 Decoded records carry the stored ints and bytes; which logical value they stand for is decided by the type that the
 table gives the partition field, and by the writer's annotation where the table no longer knows the source column.
@@ -11,10 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from firn.model.errors import InvalidInput
-from firn.model.internal_values import check_value, decimal_of, unscaled_of
+from firn.model.internal_values import decimal_of
 from firn.model.types import DecimalType, FixedType, PrimitiveType, StructType, Type
 from firn.storage.avro_schema import AvroType
-from firn.storage.manifest_schema import decimal_width
 
 Convert = Callable[[Any], Any]
 
@@ -25,50 +24,6 @@ _INTEGRAL_TYPES: Final = {
     "int": "int", "date": "int", "long": "long", "time": "long",
     "timestamp": "long", "timestamptz": "long", "timestamp_ns": "long", "timestamptz_ns": "long",
 }  # fmt: skip
-_KINDS: Final = {**_INTEGRAL_TYPES, "boolean": "boolean", "float": "float", "double": "double", "string": "string",
-                 "binary": "bytes"}  # fmt: skip
-
-
-class PartitionEncoder:
-    """Turns partition tuples of one type into the records that `firn.storage.avro.encode_block` takes.
-
-    Files of one partition come together, so records are kept by tuple. They are not kept for floats, where -0.0 and
-    +0.0 are equal as keys.
-    """
-
-    def __init__(self, partition_type: StructType) -> None:
-        self._fields = [
-            (f"f{field.field_id}", field.type, f"partition.{field.name}") for field in partition_type.fields
-        ]
-        floating = {"float", "double"}
-        cacheable = not any(isinstance(t, PrimitiveType) and t.name in floating for _, t, _ in self._fields)
-        self._cache: dict[tuple[Any, ...], dict[str, Any]] | None = {} if cacheable else None
-
-    def encode(self, values: tuple[Any, ...]) -> dict[str, Any]:
-        """The record of one tuple. Raises InvalidInput for values that are not of the fields' types."""
-        if self._cache is not None and (known := self._cache.get(values)) is not None:
-            return known
-        if len(values) != len(self._fields):
-            raise InvalidInput(f"{len(values)} values for {len(self._fields)} fields", where="partition")
-        record = {
-            name: None if value is None else _to_avro(type_, value, where)
-            for (name, type_, where), value in zip(self._fields, values, strict=True)
-        }
-        if self._cache is not None:
-            self._cache[values] = record
-        return record
-
-
-def _to_avro(type: Type, value: Any, where: str) -> Any:
-    value = check_value(type, value, where=where)
-    match type:
-        case PrimitiveType(name="uuid"):
-            return value.bytes
-        case DecimalType():
-            return unscaled_of(type, value, where).to_bytes(decimal_width(type.precision), "big", signed=True)
-        case PrimitiveType(name=name):
-            return _KINDS[name], value
-    return value
 
 
 class PartitionDecoder:

@@ -1,0 +1,86 @@
+"""The entries of a manifest as they stand in its Avro blocks, each a file's bytes and a mark.
+
+What a merge changes of an entry is its mark, so that a file is encoded once, when it is added, and copied from then on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from firn.model.manifest import ManifestEntry
+from firn.model.types import StructType
+from firn.storage.manifest_bytes import EntryEncoder, FileBytes, entry_encoder
+
+ENTRY_OVERHEAD_BYTES: Final = 250
+"""What Python adds to the bytes of a packed entry, about."""
+
+Mark = tuple[int, int | None, int | None, int | None, int | None, int]
+"""Status, snapshot id, data sequence number, file sequence number, first row id (each None where it is inherited),
+and the file's rows, which the bytes say, too."""
+
+
+class PackedEntries(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """Entries in a manifest's order; `files` and `marks` are of the same length."""
+
+    format_version: int
+    partition_type: StructType
+    files: tuple[FileBytes, ...]
+    marks: tuple[Mark, ...]
+
+    def part(self, start: int, end: int) -> PackedEntries:
+        """Some neighbours among the entries."""
+        if start == 0 and end == len(self.files):
+            return self
+        return msgspec.structs.replace(self, files=self.files[start:end], marks=self.marks[start:end])
+
+    @property
+    def memory(self) -> int:
+        """Bytes that this takes, about."""
+        return sum(len(head) + len(tail) for head, tail in self.files) + ENTRY_OVERHEAD_BYTES * len(self.files)
+
+
+def pack(entries: Iterable[ManifestEntry], partition_type: StructType, *, format_version: int) -> PackedEntries:
+    """Encode entries whose numbers are as they are to be stored. Raises InvalidInput naming what does not fit."""
+    encode = entry_encoder(partition_type, format_version=format_version).file
+    listed = list(entries)
+    return PackedEntries(
+        format_version=format_version,
+        partition_type=partition_type,
+        files=tuple([encode(entry.data_file) for entry in listed]),
+        marks=tuple([_mark(entry) for entry in listed]),
+    )
+
+
+def _mark(entry: ManifestEntry) -> Mark:
+    file = entry.data_file
+    return (
+        int(entry.status),
+        entry.snapshot_id,
+        entry.sequence_number,
+        entry.file_sequence_number,
+        file.first_row_id,
+        file.record_count,
+    )
+
+
+def block_content(packed: PackedEntries, start: int = 0, end: int | None = None) -> bytes:
+    """The datum bytes of some of the entries, as they stand in an Avro block."""
+    encoder = entry_encoder(packed.partition_type, format_version=packed.format_version)
+    known: dict[tuple[int | None, ...], bytes] = {}
+    parts: list[bytes] = []
+    for (head, tail), mark in zip(packed.files[start:end], packed.marks[start:end], strict=True):
+        numbers = known.get(mark[:4])
+        if numbers is None:
+            numbers = known[mark[:4]] = _numbers(encoder, mark)
+        parts += (numbers, head, encoder.row_id(mark[4]), tail)
+    return b"".join(parts)
+
+
+def _numbers(encoder: EntryEncoder, mark: Mark) -> bytes:
+    status, snapshot_id, sequence_number, file_sequence_number, _, _ = mark
+    return encoder.numbers(
+        status, snapshot_id=snapshot_id, sequence_number=sequence_number, file_sequence_number=file_sequence_number
+    )

@@ -1,0 +1,66 @@
+"""Entries written by hand decode to what a general encoder's do."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from firn.model.errors import InvalidInput
+from firn.model.partitioning import partition_type
+from firn.storage.avro import _decode_records, encode_block
+from firn.storage.avro_numbers import LONGS, encode_long
+from firn.storage.avro_schema import compile_schema
+from firn.storage.manifest_schema import manifest_schema
+from firn.storage.packed_entries import block_content, pack
+from tests.strategies.manifests import LONGS as ANY_LONG
+from tests.strategies.manifests import SCHEMA, SPEC, entries
+from tests.unit.storage.reference_rows import RowEncoder
+
+TYPE = partition_type(SPEC, SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("version", "content"),
+    [(1, "data")] + [(v, c) for v in (2, 3) for c in ("data", "position-deletes", "equality-deletes")],
+)
+@given(data=st.data())
+def test_entries_decode_to_what_the_general_encoder_writes(version, content, data):
+    listed = data.draw(st.lists(entries(content=content, format_version=version), min_size=1, max_size=3))
+    if version == 1:
+        listed = [entry if entry.snapshot_id is not None else _in_snapshot(entry, 5) for entry in listed]
+    schema = compile_schema(manifest_schema(TYPE, version))
+    reference = RowEncoder(TYPE, format_version=version)
+    expected = encode_block(schema, [reference.encode(entry) for entry in listed])
+    written = block_content(pack(listed, TYPE, format_version=version))
+    assert _decode_records(schema, written, len(listed)) == _decode_records(schema, expected, len(listed))
+    assert written == expected
+
+
+def _in_snapshot(entry, snapshot_id):
+    return type(entry)(status=entry.status, snapshot_id=snapshot_id, data_file=entry.data_file)
+
+
+def _zigzag(number):
+    rest, expected = (number << 1) ^ (number >> 63), []
+    while rest > 0x7F:
+        expected.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    return bytes([*expected, rest])
+
+
+@given(ANY_LONG)
+def test_a_long_is_zigzag_and_seven_bits_a_byte(number):
+    assert encode_long(number) == LONGS[number] == _zigzag(number)
+
+
+@pytest.mark.parametrize("bits", range(63))
+def test_longs_at_the_edges_of_the_tables_are_right(bits):
+    for number in (2**bits - 1, 2**bits, -(2**bits), -(2**bits) - 1):
+        assert encode_long(number) == LONGS[number] == _zigzag(number)
+
+
+@pytest.mark.parametrize("number", [2**63, -(2**63) - 1, "1", None])
+def test_what_is_no_long_is_refused(number):
+    with pytest.raises(InvalidInput, match="64-bit"):
+        encode_long(number)
+    with pytest.raises((InvalidInput, TypeError)):
+        LONGS[number]
