@@ -114,6 +114,9 @@ FILE_FORMAT: Final = ChoiceProperty("write.format.default", "parquet", ("avro", 
 PARQUET_COMPRESSION: Final = TextProperty("write.parquet.compression-codec")
 PARQUET_COMPRESSION_NEW_TABLES: Final = "zstd"
 """Stored in every new table, because the default of readers of the property is still gzip."""
+PARQUET_COMPRESSION_LEVEL: Final = TextProperty("write.parquet.compression-level")
+PARQUET_PAGE_BYTES: Final = IntProperty("write.parquet.page-size-bytes", 1024 * 1024, 1, _INT_MAX)
+PARQUET_DICTIONARY_BYTES: Final = IntProperty("write.parquet.dict-size-bytes", 2 * 1024 * 1024, 1, _INT_MAX)
 AVRO_COMPRESSION: Final = TextProperty("write.avro.compression-codec")
 TARGET_FILE_SIZE_BYTES: Final = IntProperty("write.target-file-size-bytes", 512 * 1024 * 1024, 1)
 DELETE_TARGET_FILE_SIZE_BYTES: Final = IntProperty("write.delete.target-file-size-bytes", 64 * 1024 * 1024, 1)

@@ -15,7 +15,14 @@ from firn.model.metrics_modes import MetricsModes
 from firn.model.name_mapping import NameMapping
 from firn.model.partitioning import PartitionSpec
 from firn.model.schema import Schema, schema_to_json
-from firn.model.table_properties import PARQUET_COMPRESSION, PARQUET_COMPRESSION_NEW_TABLES
+from firn.model.table_properties import (
+    PARQUET_COMPRESSION,
+    PARQUET_COMPRESSION_LEVEL,
+    PARQUET_COMPRESSION_NEW_TABLES,
+    PARQUET_DICTIONARY_BYTES,
+    PARQUET_PAGE_BYTES,
+    IntProperty,
+)
 from firn.model.types import DOUBLE, FLOAT, UNKNOWN, VARIANT, StructType
 from firn.storage.arrow_projection import needed_leaves, project_batch
 from firn.storage.parquet_columns import PARQUET_ERRORS, FileField, file_fields, with_field_ids
@@ -73,7 +80,8 @@ class ParquetFileWriter:
     """Writes batches of one schema to a file object; `close` gives what a manifest needs.
 
     Batches must be in the Arrow schema of `schema` (`arrow_schema`, `batch_of_rows`). `properties` are the table's:
-    ``write.parquet.compression-codec`` is used. Columns of type unknown are left out, as the specification asks.
+    ``write.parquet.compression-codec``, its level, and page and dictionary sizes are used. Columns of type unknown are
+    left out, as the specification asks.
     Raises Unsupported for a variant column, which Arrow cannot mark as one.
     """
 
@@ -92,6 +100,9 @@ class ParquetFileWriter:
             sink,
             self._arrow,
             compression=_codec(properties or {}),
+            compression_level=_compression_level(properties or {}),
+            data_page_size=PARQUET_PAGE_BYTES.of(properties or {}),
+            dictionary_pagesize_limit=PARQUET_DICTIONARY_BYTES.of(properties or {}),
             store_schema=False,
             store_decimal_as_integer=True,
             write_page_checksum=True,
@@ -128,6 +139,13 @@ def _codec(properties: Mapping[str, str]) -> str:
             where=f"properties.{PARQUET_COMPRESSION.name}",
         )
     return codec
+
+
+def _compression_level(properties: Mapping[str, str]) -> int | None:
+    """The level, where one is set and the codec has levels."""
+    if PARQUET_COMPRESSION_LEVEL.of(properties) is None or _codec(properties) not in {"gzip", "zstd", "brotli"}:
+        return None
+    return IntProperty(PARQUET_COMPRESSION_LEVEL.name, 0, -7, 22).of(properties)
 
 
 def _check_writable(schema: Schema) -> None:
