@@ -5,6 +5,7 @@ A manifest entry is a hundred such numbers, nearly all of them small, so that mo
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from firn.model.errors import InvalidInput
@@ -19,8 +20,8 @@ _LOW_BITS: Final = 14
 
 
 def encode_long(value: int) -> bytes:
-    """Any 64-bit integer. Raises InvalidInput for what is none."""
-    if not isinstance(value, int) or not LONG_MIN <= value <= LONG_MAX:
+    """Any 64-bit integer. Raises InvalidInput for a greater one."""
+    if not LONG_MIN <= value <= LONG_MAX:
         raise InvalidInput(f"{value!r:.40} is no value that its Avro type holds, a 64-bit integer")
     rest = value << 1 if value >= 0 else ~(value << 1)
     if rest <= _LOW_MASK:
@@ -64,3 +65,13 @@ _MEDIUM: Final = 1 << (2 * _LOW_BITS)
 
 LONGS: Final = _Longs((value, _plain(value << 1)) for value in range(_TABLE))
 """Every 64-bit integer's bytes, as a mapping: ``map(LONGS.__getitem__, numbers)`` encodes many without a loop."""
+
+
+def encode_longs(values: Collection[int]) -> Iterable[bytes]:
+    """The bytes of each of several integers, at least one: the sizes and counts of a file's columns."""
+    if min(values) < 0 or max(values) >= _MEDIUM >> 1:
+        return map(LONGS.__getitem__, values)
+    return [
+        LONGS[value] if value < _TABLE else _LOW[value << 1 & _LOW_MASK] + _HIGH[value >> (_LOW_BITS - 1)]
+        for value in values
+    ]

@@ -17,7 +17,7 @@ from firn.model.errors import InvalidInput
 from firn.model.internal_values import check_value, unscaled_of
 from firn.model.json_members import INT_MAX, INT_MIN
 from firn.model.types import UNKNOWN, DecimalType, FixedType, PrimitiveType, StructType, Type
-from firn.storage.avro_numbers import LONGS, encode_long
+from firn.storage.avro_numbers import LONGS, encode_long, encode_longs
 from firn.storage.manifest_schema import BLOCK_SIZE_DEFAULT, decimal_width
 
 FileBytes = tuple[bytes, bytes]
@@ -210,7 +210,7 @@ def _counts(counts: Mapping[int, int] | None) -> list[bytes]:
     count = len(keys)
     parts: list[bytes] = [start] + [_END] * (2 * count + 1)
     parts[1:-1:2] = keys
-    parts[2::2] = map(_long, counts.values())
+    parts[2::2] = encode_longs(counts.values())
     return parts
 
 
