@@ -7,11 +7,14 @@ from collections.abc import Sequence
 from firn.coordinator.pending import Pending
 from firn.coordinator.pointer_move import Moved
 from firn.coordinator.replay.decision import Applied, Decision, Refused
+from firn.coordinator.replay.refusals import placed
 from firn.coordinator.replay.working import Working
 from firn.coordinator.table_state import TableState
-from firn.model.intent import OPERATIONS
+from firn.model.intent import OPERATIONS, Intent
 from firn.model.journal import Batch, Decided, Retried, Segment
+from firn.model.limits import Limits
 from firn.model.outcome import Committed, Outcome, Rejected
+from firn.model.planned_on import base_of, ref_of
 from firn.storage.journal import segment_location
 
 
@@ -44,23 +47,40 @@ def outcome_of(
                 details=decision.details,
             )
         case Refused():
-            head = None if working.metadata is None else working.metadata.current_snapshot_id
-            return Rejected(
-                intent_id=intent.intent_id,
-                table=intent.table,
-                rule=decision.rule,
-                message=decision.message,
-                hint=decision.hint,
-                conflicting_snapshot_id=decision.conflicting_snapshot_id,
-                conflicting_intent_id=decision.conflicting_intent_id,
-                conflicting_writer=decision.conflicting_writer,
-                files=decision.files[: working.limits.rejection_files_max],
-                files_count=len(decision.files),
-                base_snapshot_id=decision.base_snapshot_id,
-                head_snapshot_id=head,
+            return rejected_as(
+                intent,
+                placed(working, intent, decision),
+                limits=working.limits,
                 batch=attempt.batch,
                 latency_ms=latency_ms,
             )
+
+
+def rejected_as(
+    intent: Intent, refused: Refused, *, limits: Limits, batch: str | None = None, latency_ms: float = 0.0
+) -> Rejected:
+    """A refusal as the outcome of an intent."""
+    return Rejected(
+        intent_id=intent.intent_id,
+        table=intent.table,
+        rule=refused.rule,
+        message=refused.message,
+        hint=refused.hint,
+        conflicting_snapshot_id=refused.conflicting_snapshot_id,
+        conflicting_intent_id=refused.conflicting_intent_id,
+        conflicting_writer=refused.conflicting_writer,
+        conflicting_operation=refused.conflicting_operation,
+        conflicting_metadata_location=refused.conflicting_metadata_location,
+        files=refused.files[: limits.rejection_files_max],
+        files_count=len(refused.files),
+        columns=refused.columns[: limits.rejection_files_max],
+        partitions=refused.partitions[: limits.rejection_files_max],
+        branch=refused.branch or ref_of(intent),
+        base_snapshot_id=base_of(intent) if refused.base_snapshot_id is None else refused.base_snapshot_id,
+        head_snapshot_id=refused.head_snapshot_id,
+        batch=batch,
+        latency_ms=latency_ms,
+    )
 
 
 def segment_of(
@@ -90,9 +110,12 @@ def segment_of(
             outcome=outcome,
             entry=p.entry_name,
             entry_ms=p.entry_ms,
-            branch=getattr(p.decoded.intent, "branch", None),
+            branch=ref_of(p.decoded.intent),
             writer=p.decoded.intent.writer,
             writer_sequence=p.decoded.intent.writer_sequence,
+            base_snapshot_id=base_of(p.decoded.intent),
+            priority=p.decoded.intent.priority,
+            deliveries=p.entry.deliveries,
         )
         for p, outcome in zip(pendings, outcomes, strict=True)
     )

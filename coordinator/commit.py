@@ -92,6 +92,7 @@ def prepare(
     )
     working.waiting = plan.waiting
     working.also_at = () if pointer is None or pointer.dropped else pointer.also_at
+    working.landmarks = state.decisions.landmarks.branch_off()
     decisions = decide(working, plan.pendings)
     moved = move(state, working)
     outcomes = tuple(

@@ -12,14 +12,19 @@ from typing import Final
 
 import msgspec
 
+from firn.coordinator.landmarks import LANDMARKS_MAX, Landmarks, landmarks_of
 from firn.model.errors import CorruptFile
 from firn.model.identifiers import intent_id_ms
 from firn.model.journal import Checkpoint, Decided, Segment
+from firn.model.landmark import Landmark
 from firn.model.limits import Limits
 from firn.storage.journal import JournalFiles
 
 CHECKPOINT_SEGMENTS: Final = 256
 """A takeover reads at most this many segments before it meets a checkpoint."""
+
+LANDMARK_CHECKPOINTS_MAX: Final = 32
+"""Checkpoints read to tell who made a change that memory does not know of: a courtesy, bounded."""
 
 CHECKPOINT_INTENTS: Final = 10_000
 """A checkpoint lists about this many intents at most (more when one segment alone has more)."""
@@ -47,6 +52,8 @@ class Decisions:
         self._since: list[tuple[str, str, str]] = []
         self._segments_since = 0
         self._writers: dict[str, tuple[int, str, str]] = {}
+        self.landmarks = Landmarks(look_back=self._landmark_before)
+        self._new_landmarks: dict[str, Landmark] = {}
 
     def catch_up(self, head: str | None) -> list[Segment]:
         """Fold everything up to `head` (the pointer's); the segments that were new, oldest first."""
@@ -92,6 +99,8 @@ class Decisions:
                 self._remember(intent_id, digest, record.segments[index])
             self.newest_entry_ms = max(self.newest_entry_ms, record.newest_entry_ms)
             self.last_checkpoint = part.location
+            for key, landmark in (*record.landmarks.items(), *landmarks_of(part)):
+                self.landmarks.put(key, landmark)
         self._writers = dict(checkpoint.writers)
         self.head = segment.location
         self.sequence = segment.batch.sequence
@@ -104,12 +113,16 @@ class Decisions:
             self.newest_entry_ms = max(self.newest_entry_ms, decided.entry_ms)
             if decided.writer is not None and decided.writer_sequence is not None:
                 self._remember_writer(decided, segment.location)
+        for key, landmark in landmarks_of(segment):
+            self.landmarks.put(key, landmark)
+            self._new_landmarks[key] = landmark
         self._segments_since += 1
         self.head = segment.location
         self.sequence = segment.batch.sequence
         if segment.checkpoint is not None:
             self.last_checkpoint = segment.location
             self._since = []
+            self._new_landmarks = {}
             self._segments_since = 0
 
     def _remember(self, intent_id: str, digest: str, segment: str) -> None:
@@ -153,6 +166,19 @@ class Decisions:
             for found, digest, index in segment.checkpoint.intents:
                 if found == intent_id:
                     return Known(digest, segment.checkpoint.segments[index])
+            location = segment.batch.previous_checkpoint
+        return None
+
+    def _landmark_before(self, key: str) -> Landmark | None:
+        """The newest landmark of a key that a checkpoint knows."""
+        location = self.last_checkpoint
+        for _ in range(LANDMARK_CHECKPOINTS_MAX):
+            segment = None if location is None else self._journal.read(location)
+            if segment is None or segment.checkpoint is None:
+                return None
+            found = (segment.checkpoint.landmarks | dict(landmarks_of(segment))).get(key)
+            if found is not None:
+                return found
             location = segment.batch.previous_checkpoint
         return None
 
@@ -200,4 +226,5 @@ class Decisions:
             intents=tuple((intent_id, digest, index[segment]) for intent_id, digest, segment in entries),
             writers=writers,
             newest_entry_ms=max([self.newest_entry_ms, *(d.entry_ms for d in decided)]),
+            landmarks=dict(list(self._new_landmarks.items())[-LANDMARKS_MAX:]),
         )

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 import structlog
 
+from firn.coordinator.batch_record import rejected_as
 from firn.coordinator.metrics import Metrics
 from firn.coordinator.pending import Pending
 from firn.coordinator.replay.decision import Refused
@@ -94,7 +95,7 @@ class Publisher:
         With `own_id` False the outcome goes to the reply stream only, not under the intent's id.
         """
         intent = pending.decoded.intent
-        outcome = _rejected(intent.intent_id, intent.table, refused, limits=self._limits)
+        outcome = rejected_as(intent, refused, limits=self._limits)
         self.unjournaled(pending, outcome, dead_letter=dead_letter, own_id=own_id)
 
     def unjournaled(self, pending: Pending, outcome: Rejected, *, dead_letter: bool, own_id: bool = True) -> None:
@@ -114,8 +115,7 @@ class Publisher:
         `identity` is what could be made out of it: intent id, table, reply stream.
         """
         intent_id, table, reply_to = identity
-        refused = Refused(rule=rule, message=message, hint="fix")
-        outcome = _rejected(intent_id or "", table or "", refused, limits=self._limits)
+        outcome = Rejected(intent_id=intent_id or "", table=table or "", rule=rule, message=message, hint="fix")
         event = rejection_event(outcome, daemon=self._daemon, timestamp_ms=self._wall_ms(), dead_letter=True)
         event = msgspec.structs.replace(event, id=f"{epoch}/{entry.shard}/{entry.entry_id}")
         self._metrics.dead_letters.labels(rule).inc()
@@ -234,22 +234,6 @@ def _places(batch: Batch) -> dict[str, bytes | None]:
         return {batch.table: None}
     place = TablePlace(table_uuid=batch.table_uuid, metadata_location=batch.new_metadata)
     return {batch.table: msgspec.json.encode(place)}
-
-
-def _rejected(intent_id: str, table: str, refused: Refused, *, limits: Limits) -> Rejected:
-    return Rejected(
-        intent_id=intent_id,
-        table=table,
-        rule=refused.rule,
-        message=refused.message,
-        hint=refused.hint,
-        conflicting_snapshot_id=refused.conflicting_snapshot_id,
-        conflicting_intent_id=refused.conflicting_intent_id,
-        conflicting_writer=refused.conflicting_writer,
-        files=refused.files[: limits.rejection_files_max],
-        files_count=len(refused.files),
-        base_snapshot_id=refused.base_snapshot_id,
-    )
 
 
 def _dead_letter(entry: Entry, outcome: Rejected, *, epoch: str, journaled: bool = False) -> bytes:

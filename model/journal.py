@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from firn.model.errors import CorruptFile
+from firn.model.landmark import Landmark
 from firn.model.outcome import Committed, Outcome, Rejected
 
 
@@ -55,8 +56,14 @@ class Decided(_Record, frozen=True, kw_only=True, tag="decided"):
     """The queue's clock when the entry was added."""
     branch: str | None = None
     writer: str | None = None
+    """The branch or tag that the intent was about."""
     writer_sequence: int | None = None
 
+    base_snapshot_id: int | None = None
+    """The snapshot that the intent was planned on, if it said so."""
+    priority: str = "ingest"
+    deliveries: int = 1
+    """How often its stream entry was handed to a daemon until it was decided."""
 
 class Retried(_Record, frozen=True, kw_only=True, tag="retried"):
     """A swap of this batch that did not come off before the one that did."""
@@ -79,6 +86,8 @@ class Checkpoint(_Record, frozen=True, kw_only=True, tag="checkpoint"):
     """Writer → last sequence, its intent id, its segment."""
     newest_entry_ms: int
 
+    landmarks: dict[str, Landmark] = {}
+    """Who made which change (`firn.model.landmark`) after the previous checkpoint and before this segment."""
 
 Record = Batch | Decided | Retried | Checkpoint
 

@@ -36,8 +36,11 @@ class Rejected(
 ):
     """The intent has had no effect and never will.
 
-    `rule` names the check that refused it; the `conflicting_*` members name the commit that came first, if one did;
-    `files` are those concerned (at most `Limits.rejection_files_max`, of `files_count`).
+    `rule` names the check that refused it. The `conflicting_*` members name the commit that came first, if one did and
+    it is known: its snapshot, or for a change that makes none the operation and the metadata file that it made.
+    `files`, `columns` and `partitions` are those concerned (at most `Limits.rejection_files_max` of each; there were
+    `files_count` files). `base_snapshot_id` is what the intent was planned on, `head_snapshot_id` what its `branch` (or
+    tag) pointed at when it was refused.
     """
 
     intent_id: str
@@ -48,8 +51,13 @@ class Rejected(
     conflicting_snapshot_id: int | None = None
     conflicting_intent_id: str | None = None
     conflicting_writer: str | None = None
+    conflicting_operation: str | None = None
+    conflicting_metadata_location: str | None = None
     files: tuple[str, ...] = ()
     files_count: int = 0
+    columns: tuple[str, ...] = ()
+    partitions: tuple[str, ...] = ()
+    branch: str | None = None
     base_snapshot_id: int | None = None
     head_snapshot_id: int | None = None
     batch: str | None = None

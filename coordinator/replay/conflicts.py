@@ -32,6 +32,7 @@ def require_no_new_data(
                 f"snapshot {snapshot.snapshot_id} ({snapshot.operation}) added {path}, which may have rows that the "
                 f"intent would have read",
                 files=(path,),
+                partitions=(working.partition_path(entry.data_file),),
                 winner=snapshot,
                 base=base,
             )
@@ -50,6 +51,7 @@ def require_no_removed_data(
             rules.REMOVED_DATA.refuse(
                 f"snapshot {snapshot.snapshot_id} ({snapshot.operation}) removed {path}, which the intent overwrites",
                 files=(path,),
+                partitions=(working.partition_path(entry.data_file),),
                 winner=snapshot,
                 base=base,
             )

@@ -23,7 +23,8 @@ class Applied(msgspec.Struct, frozen=True, kw_only=True):
 class Refused(msgspec.Struct, frozen=True, kw_only=True):
     """The intent conflicts with what the table is now, or asks for what cannot be.
 
-    `conflicting_*` name the commit that came first, as far as it is known. `files` are all files concerned.
+    `conflicting_*` name the commit that came first, as far as it is known. `files`, `columns` and `partitions` are all
+    that are concerned. Base and head are filled in where the rule that refuses does not say.
     """
 
     rule: str
@@ -32,8 +33,14 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True):
     conflicting_snapshot_id: int | None = None
     conflicting_intent_id: str | None = None
     conflicting_writer: str | None = None
+    conflicting_operation: str | None = None
+    conflicting_metadata_location: str | None = None
     files: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+    partitions: tuple[str, ...] = ()
+    branch: str | None = None
     base_snapshot_id: int | None = None
+    head_snapshot_id: int | None = None
 
 
 Decision = Applied | Refused

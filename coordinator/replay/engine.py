@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from firn.coordinator.replay.append import AppendGroup, bind_append, staged_append
 from firn.coordinator.replay.cherry_pick import cherry_pick, publish
-from firn.coordinator.replay.decision import Decision, Refusal
+from firn.coordinator.replay.decision import Applied, Decision, Refusal
 from firn.coordinator.replay.delete_files import delete_files
 from firn.coordinator.replay.delete_where import delete_where
 from firn.coordinator.replay.expiry import expire_snapshots
@@ -24,6 +24,7 @@ from firn.coordinator.replay.refs import (
     set_ref,
     set_retention,
 )
+from firn.coordinator.replay.refusals import placed
 from firn.coordinator.replay.replace import replace
 from firn.coordinator.replay.replace_partitions import replace_partitions
 from firn.coordinator.replay.rewrite_manifests import rewrite_manifests
@@ -37,6 +38,7 @@ from firn.coordinator.replay.statistics import (
 )
 from firn.coordinator.replay.tables import create_table, drop_table, register_table
 from firn.coordinator.replay.working import Working
+from firn.model.intent import OPERATIONS as INTENT_NAMES
 from firn.model.intent import (
     Append,
     CreateTable,
@@ -51,6 +53,7 @@ from firn.model.intent import (
     RewriteManifests,
     RowDelta,
 )
+from firn.model.landmark import Landmark, keys_of
 from firn.model.operations.layout import UpdateSchema, UpdateSortOrder, UpdateSpec
 from firn.model.operations.refs import (
     CherryPick,
@@ -75,6 +78,7 @@ from firn.model.operations.upkeep import (
     UpdateProperties,
     UpgradeFormat,
 )
+from firn.model.planned_on import ref_of
 
 
 def replay(working: Working, intents: Sequence[Intent]) -> list[Decision]:
@@ -99,7 +103,7 @@ def replay(working: Working, intents: Sequence[Intent]) -> list[Decision]:
                 working.following = intents[position + 1 :]
                 decisions.append(_apply(working, intent))
         except Refusal as refusal:
-            decisions.append(refusal.refused)
+            decisions.append(placed(working, intent, refusal.refused))
     _close(group)
     return decisions
 
@@ -110,7 +114,20 @@ def _close(group: AppendGroup | None) -> None:
 
 
 def _apply(working: Working, intent: Intent) -> Decision:
-    return OPERATIONS[type(intent)](working, intent)
+    decision = OPERATIONS[type(intent)](working, intent)
+    if isinstance(decision, Applied):
+        _take_note(working, intent, decision)
+    return decision
+
+
+def _take_note(working: Working, intent: Intent, applied: Applied) -> None:
+    """Remember who changed what no snapshot tells of, for the intents of the same batch that it refuses."""
+    name = INTENT_NAMES[type(intent)]
+    for key in keys_of(name, ref=ref_of(intent), details=applied.details):
+        landmark = Landmark(
+            operation=name, intent_id=intent.intent_id, writer=intent.writer, snapshot_id=applied.snapshot_id
+        )
+        working.landmarks.put(key, landmark)
 
 
 OPERATIONS: Final[dict[type, Callable[[Working, Any], Decision]]] = {

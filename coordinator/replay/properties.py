@@ -36,9 +36,10 @@ def update_properties(working: Working, intent: UpdateProperties) -> Applied:
     except InvalidInput as error:
         rules.INVALID_PROPERTY.refuse(str(error))
     changed = metadata_changes.remove_properties(changed, intent.removals, now_ms=now_ms)
-    if changed is not metadata:
-        working.change_metadata(changed)
-    return Applied()
+    if changed is metadata:
+        return Applied(details={"unchanged": True})
+    working.change_metadata(changed)
+    return Applied(details={"properties": sorted({*intent.updates, *intent.removals})})
 
 
 def set_location(working: Working, intent: SetLocation) -> Applied:

@@ -83,7 +83,7 @@ def rename_branch(working: Working, intent: RenameBranch) -> Applied:
     require_free(metadata, intent.new_name)
     changed = refs.rename_branch(metadata, intent.ref_name, new_name=intent.new_name, now_ms=working.attempt.now_ms)
     working.change_metadata(changed)
-    return Applied()
+    return Applied(details={"renamed-to": intent.new_name})
 
 
 def fast_forward(working: Working, intent: FastForward) -> Applied:

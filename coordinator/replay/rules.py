@@ -12,8 +12,26 @@ from typing import Final, NoReturn
 import msgspec
 
 from firn.coordinator.replay.decision import Refusal, Refused
+from firn.model.landmark import Landmark
 from firn.model.outcome import Hint
 from firn.model.snapshot import Snapshot
+
+
+class Told(TypedDict, total=False):
+    """What a refusal says beside its message.
+
+    `files`, `columns`, `partitions` (folder names in Hive's style) are those concerned. `winner` is the snapshot that
+    came first, `by` the intent that did where no snapshot tells; `base` is the snapshot that was planned on. `hint`
+    stands in for the rule's own.
+    """
+
+    files: Sequence[str]
+    columns: Sequence[str]
+    partitions: Sequence[str]
+    winner: Snapshot | None
+    by: Landmark | None
+    base: int | None
+    hint: Hint | None
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,36 +44,37 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     def refused(
         self,
         message: str,
-        *,
-        files: Sequence[str] = (),
-        winner: Snapshot | None = None,
-        base: int | None = None,
-        hint: Hint | None = None,
+        **told: Unpack[Told],
     ) -> Refused:
-        """The refusal as a value. `winner` is the snapshot that came first, `base` the one that was planned on."""
+        """The refusal as a value."""
+        winner, by = told.get("winner"), told.get("by")
         summary = {} if winner is None else winner.summary or {}
         return Refused(
             rule=self.name,
             message=message,
-            hint=hint or self.hint,
-            files=tuple(files),
-            conflicting_snapshot_id=None if winner is None else winner.snapshot_id,
-            conflicting_intent_id=summary.get("firn.intent-id"),
-            conflicting_writer=summary.get("firn.writer"),
-            base_snapshot_id=base,
+            hint=told.get("hint") or self.hint,
+            files=tuple(told.get("files", ())),
+            columns=tuple(told.get("columns", ())),
+            partitions=tuple(dict.fromkeys(p for p in told.get("partitions", ()) if p)),
+            conflicting_snapshot_id=by.snapshot_id if winner is None and by is not None else _id_of(winner),
+            conflicting_intent_id=summary.get("firn.intent-id") if by is None else by.intent_id,
+            conflicting_writer=summary.get("firn.writer") if by is None else by.writer,
+            conflicting_operation=None if by is None else by.operation,
+            conflicting_metadata_location=None if by is None else by.metadata_location,
+            base_snapshot_id=told.get("base"),
         )
 
     def refuse(
         self,
         message: str,
-        *,
-        files: Sequence[str] = (),
-        winner: Snapshot | None = None,
-        base: int | None = None,
-        hint: Hint | None = None,
+        **told: Unpack[Told],
     ) -> NoReturn:
         """End the replay of the intent with this refusal."""
-        raise Refusal(self.refused(message, files=files, winner=winner, base=base, hint=hint))
+        raise Refusal(self.refused(message, **told))
+
+
+def _id_of(snapshot: Snapshot | None) -> int | None:
+    return None if snapshot is None else snapshot.snapshot_id
 
 
 RULES: Final[dict[str, Rule]] = {}

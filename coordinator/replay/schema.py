@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import msgspec
@@ -13,6 +13,7 @@ from firn.coordinator.replay.refs_rules import LISTED_MAX
 from firn.coordinator.replay.working import Working
 from firn.model.column_properties import follow_columns
 from firn.model.errors import InvalidInput
+from firn.model.landmark import Landmark, schema_key
 from firn.model.metadata import TableMetadata
 from firn.model.metadata_layout import add_schema, check_layout, set_current_schema
 from firn.model.name_mapping import (
@@ -39,26 +40,36 @@ def update_schema(working: Working, intent: UpdateSchema) -> Applied:
     except InvalidInput as error:
         rules.INVALID_FIELD.refuse(str(error))
     metadata = working.require(table_uuid=intent.table_uuid)
-    base, current = require_schema(metadata, intent.base_schema_id), metadata.current_schema
+    base, current = require_schema(working, metadata, intent.base_schema_id), metadata.current_schema
     if base is not current:
-        _evolved(metadata, base, intent, changes)  # refuses what could never be
-        require_uncontested(base, current, intent, changes)
-    evolved = _evolved(metadata, current, intent, changes)
+        _evolved(working, metadata, base, intent, changes)  # refuses what could never be
+        require_uncontested(working, metadata, base, intent, changes)
+    evolved = _evolved(working, metadata, current, intent, changes)
     changed, schema_id = add_schema(metadata, evolved, now_ms=working.attempt.now_ms)
     changed = set_current_schema(changed, schema_id, now_ms=working.attempt.now_ms)
     try:
         check_layout(changed)
     except InvalidInput as error:
-        rules.COLUMN_IN_USE.refuse(f"{error}: change the partition spec or the sort order first")
+        rules.COLUMN_IN_USE.refuse(
+            f"{error}: change the partition spec or the sort order first", columns=_gone(current, evolved)
+        )
     details: dict[str, Any] = {"schema-id": schema_id, **_new_columns(evolved, current)}
-    if changed is not metadata:
+    if changed is metadata:
+        details["unchanged"] = True
+    else:
         changed, remark = _with_properties(changed, before=current, after=evolved)
         working.change_metadata(changed)
         details |= remark
     return Applied(details=details)
 
 
-def _evolved(metadata: TableMetadata, schema: Schema, intent: UpdateSchema, changes: Sequence[SchemaChange]) -> Schema:
+def _evolved(
+    working: Working,
+    metadata: TableMetadata,
+    schema: Schema,
+    intent: UpdateSchema,
+    changes: Sequence[SchemaChange],
+) -> Schema:
     transforms: dict[int, set[str]] = {}
     for spec in metadata.partition_specs:
         for field in spec.fields:
@@ -77,29 +88,71 @@ def _evolved(metadata: TableMetadata, schema: Schema, intent: UpdateSchema, chan
     except InvalidInput as error:
         if schema.schema_id == intent.base_schema_id:
             rules.INVALID_CHANGE.refuse(str(error))
-        _refuse_changed(metadata.current_schema, intent, str(error))
+        _refuse_changed(working, metadata, intent, str(error), columns=_names(changes), since=metadata.current_schema)
     return evolved
 
 
-def require_schema(metadata: TableMetadata, schema_id: int) -> Schema:
+def require_schema(working: Working, metadata: TableMetadata, schema_id: int) -> Schema:
     """The schema that an intent was planned on. Prevents: its names being read by another schema's columns."""
     schema = metadata.schema_by_id(schema_id)
     if schema is None:
-        rules.SCHEMA_CONFLICT.refuse(f"the table has no schema {schema_id} (any more)")
+        rules.SCHEMA_CONFLICT.refuse(
+            f"the table has no schema {schema_id} (any more)", by=changer_of(working, metadata.current_schema)
+        )
     return schema
 
 
-def require_uncontested(base: Schema, current: Schema, intent: UpdateSchema, changes: Sequence[SchemaChange]) -> None:
+def require_uncontested(
+    working: Working, metadata: TableMetadata, base: Schema, intent: UpdateSchema, changes: Sequence[SchemaChange]
+) -> None:
     """Refuse changes of what somebody else has changed since. Prevents: a change that its writer did not mean."""
-    names = contested(base, current, changes, case_sensitive=intent.case_sensitive)
+
+    def contested_in(schema: Schema) -> tuple[str, ...]:
+        return contested(base, schema, changes, case_sensitive=intent.case_sensitive)
+
+    names = contested_in(metadata.current_schema)
     if names:
-        _refuse_changed(current, intent, ", ".join(names))
+        first = first_after(metadata, base, lambda schema: bool(contested_in(schema)))
+        _refuse_changed(working, metadata, intent, ", ".join(names), columns=names, since=first)
 
 
-def _refuse_changed(current: Schema, intent: UpdateSchema, what: str) -> NoReturn:
+def first_after(metadata: TableMetadata, base: Schema, differs: Callable[[Schema], bool]) -> Schema:
+    """The first schema after `base` that `differs` from it in what matters, else the current one.
+
+    Schemas stand in the order in which they were made; one that came back is found where it was first.
+    """
+    later = metadata.schemas[metadata.schemas.index(base) + 1 :] if base in metadata.schemas else ()
+    return next((schema for schema in later if differs(schema)), metadata.current_schema)
+
+
+def changer_of(working: Working, schema: Schema) -> Landmark | None:
+    """Who made the schema what the table has, as far as the journal tells: not for what other engines change."""
+    return working.landmarks.find(schema_key(schema.schema_id))
+
+
+def _refuse_changed(
+    working: Working,
+    metadata: TableMetadata,
+    intent: UpdateSchema,
+    what: str,
+    *,
+    columns: Sequence[str],
+    since: Schema,
+) -> NoReturn:
+    now = metadata.current_schema.schema_id
     rules.SCHEMA_CONFLICT.refuse(
-        f"the schema was changed since schema {intent.base_schema_id} (it is {current.schema_id} now): {what}"
+        f"the schema was changed since schema {intent.base_schema_id} (it is {now} now): {what}",
+        columns=columns,
+        by=changer_of(working, since),
     )
+
+
+def _names(changes: Sequence[SchemaChange]) -> list[str]:
+    return list(dict.fromkeys(name for change in changes if (name := getattr(change, "name", None)) is not None))
+
+
+def _gone(before: Schema, after: Schema) -> list[str]:
+    return [name for i, name in before.names_by_id.items() if i not in after.fields_by_id]
 
 
 def _new_columns(evolved: Schema, before: Schema) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Final, Literal, Protocol
 
 import msgspec
 
+from firn.coordinator.landmarks import Landmarks
 from firn.coordinator.replay import rules
 from firn.coordinator.replay.draft import DraftManifest, DraftSnapshot, ManifestRef, TableChange, location_of
 from firn.coordinator.replay.live_deletes import LiveDelete, LiveDeletes
@@ -107,7 +108,8 @@ class Working:
     """One table under replay; rules read it, `commit` and the table operations change it.
 
     `also_at` are places beside its location where it has files (`Pointer.also_at`). `waiting` are intents queued behind
-    the batch, `following` those of the batch behind the one that is replayed.
+    the batch, `following` those of the batch behind the one that is replayed. `landmarks` tell who made
+    changes without snapshots.
     """
 
     def __init__(
@@ -137,6 +139,7 @@ class Working:
         self.registered_at: str | None = None
         self.snapshots: list[DraftSnapshot] = []
         self.drafted_files: dict[str, bytes] = {}
+        self.landmarks = Landmarks()
         self.heads: dict[str, Head] = {}
         self._base_heads = heads
         self._numbered: dict[str, ManifestFile] = {}
@@ -331,7 +334,7 @@ class Working:
     ) -> dict[str, str]:
         assert self.metadata is not None
         builder = SummaryBuilder(
-            partition_limit=SUMMARY_PARTITION_LIMIT.of(self.metadata.properties), path_of=self._partition_path
+            partition_limit=SUMMARY_PARTITION_LIMIT.of(self.metadata.properties), path_of=self.partition_path
         )
         for file in added:
             builder.added(file)
@@ -339,7 +342,8 @@ class Working:
             builder.removed(file)
         return builder.build(operation, previous=parent, properties=properties)
 
-    def _partition_path(self, file: DataFile) -> str:
+    def partition_path(self, file: DataFile) -> str:
+        """The partition of a file as a folder name in Hive's style; empty for an unpartitioned one."""
         assert self.metadata is not None
         spec = self.metadata.spec_by_id(file.spec_id)
         assert spec is not None

@@ -121,7 +121,7 @@ async def test_a_sort_order_is_replaced_and_the_same_again_is_no_conflict() -> N
             order(key), order(key), schema({"action": "add-column", "name": "new", "type": "int"})
         )
         assert isinstance(schema_too, Committed)
-        assert (one.details, other.details) == ({"sort-order-id": 1}, {"sort-order-id": 1})  # type: ignore[union-attr]
+        assert (one.details, other.details) == ({"sort-order-id": 1}, {"sort-order-id": 1, "unchanged": True})  # type: ignore[union-attr]
         await bench.commit(order({"source": "name"}, base=1))
         metadata = await bench.metadata()
         assert metadata.default_order.fields[0].source_ids == (3,)

@@ -1,0 +1,66 @@
+"""Landmarks of one table, by key: who made the schema what it is, who moved a branch, who expired a snapshot.
+
+They are told to whoever is refused because of it; no decision rests on them, so memory and look-ups are bounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from firn.model.journal import Segment
+from firn.model.landmark import Landmark, keys_of
+from firn.model.outcome import Committed
+
+LANDMARKS_MAX: Final = 1_000
+"""Landmarks in memory, and in one checkpoint; the oldest go first."""
+
+
+class Landmarks:
+    """A layer of landmarks over those `below`; `look_back` reads what memory does not have."""
+
+    def __init__(
+        self, *, below: Landmarks | None = None, look_back: Callable[[str], Landmark | None] | None = None
+    ) -> None:
+        self._below = below
+        self._look_back = look_back
+        self._known: dict[str, Landmark] = {}
+
+    def put(self, key: str, landmark: Landmark) -> None:
+        """Take note of the newest landmark of a key."""
+        self._known.pop(key, None)
+        self._known[key] = landmark
+        if len(self._known) > LANDMARKS_MAX:
+            del self._known[next(iter(self._known))]
+
+    def find(self, key: str) -> Landmark | None:
+        """The newest of a key. May read files: call it off the event loop."""
+        found = self._known.get(key)
+        if found is None and self._below is not None:
+            found = self._below.find(key)
+        if found is None and self._look_back is not None:
+            found = self._look_back(key)
+        return found
+
+    def branch_off(self) -> Landmarks:
+        """A layer for one attempt, which leaves these as they are."""
+        return Landmarks(below=self)
+
+
+def landmarks_of(segment: Segment) -> Iterator[tuple[str, Landmark]]:
+    """The landmarks in a segment, oldest first."""
+    for decided in segment.decided:
+        outcome = decided.outcome
+        if not isinstance(outcome, Committed):
+            continue
+        for key in keys_of(decided.operation, ref=decided.branch, details=outcome.details):
+            yield (
+                key,
+                Landmark(
+                    operation=decided.operation,
+                    intent_id=decided.intent_id,
+                    writer=decided.writer,
+                    snapshot_id=outcome.snapshot_id,
+                    metadata_location=segment.batch.new_metadata,
+                ),
+            )

@@ -1,0 +1,20 @@
+"""What an intent was planned on: the branch or tag that it is about, and the snapshot that its writer saw there."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from firn.model.operations.common import Operation
+
+_REFS: Final = ("branch", "ref_name")
+_BASES: Final = ("base_snapshot_id", "expected_snapshot_id")
+
+
+def ref_of(intent: Operation) -> str | None:
+    """The branch or tag that the intent is about; None where it is about the table."""
+    return next((name for member in _REFS if isinstance(name := getattr(intent, member, None), str)), None)
+
+
+def base_of(intent: Operation) -> int | None:
+    """The snapshot that the intent was planned on; None where it does not say, or the branch was empty."""
+    return next((base for member in _BASES if isinstance(base := getattr(intent, member, None), int)), None)
