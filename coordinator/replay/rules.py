@@ -7,7 +7,7 @@ all) are raised in `firn.model.intent_codec` and declared here, too, so that the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NoReturn
+from typing import Final, NoReturn, TypedDict, Unpack
 
 import msgspec
 
