@@ -14,7 +14,7 @@ from firn.coordinator.embedded import RedisServer, ZooKeeperServer
 
 ROOT = Path(__file__).parent
 # Cheapest first, so that a mistake shows in seconds. The folders from "integration" on are markers, too.
-FOLDERS = ("unit", "conformance", "contract", "simulation", "integration", "interop", "acceptance", "spark")
+FOLDERS = ("unit", "conformance", "contract", "deploy", "integration", "interop", "acceptance", "spark")
 MARKED_FOLDERS = frozenset(FOLDERS[FOLDERS.index("integration") :])
 SERVER_FIXTURES = frozenset({"redis_server", "zookeeper_server"})
 

@@ -1,0 +1,173 @@
+"""The shipped server configurations as processes on loopback: only hosts, ports and folders differ from a fleet's."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import redis
+
+from firn.coordinator.embedded import programs
+from firn.coordinator.embedded.server import free_port
+
+DEPLOY: Final = Path(__file__).parents[2] / "deploy"
+UP_S: Final = 30.0
+LOG4J: Final = """\
+rootLogger.level=warn
+rootLogger.appenderRef.console.ref=console
+appender.console.type=Console
+appender.console.name=console
+appender.console.layout.type=PatternLayout
+appender.console.layout.pattern=%d{ISO8601} %-5p %c{1} %m%n
+"""
+
+
+def wait_until(holds: Callable[[], bool], *, what: str, timeout_s: float = UP_S) -> None:
+    """Poll until something holds; fails naming `what`."""
+    ends_at = time.monotonic() + timeout_s
+    while not holds():
+        assert time.monotonic() < ends_at, f"{what}: not within {timeout_s:g} s"
+        time.sleep(0.1)
+
+
+@contextmanager
+def running(command: list[str], *, environment: dict[str, str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that ends with the test."""
+    with log.open("ab") as output:
+        process = subprocess.Popen(command, env=environment, stdout=output, stderr=output, cwd=log.parent)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def secrets_in(folder: Path) -> Path:
+    """A folder of fresh secrets, made by the shipped script."""
+    subprocess.run(["sh", str(DEPLOY / "secrets.sh"), str(folder)], check=True, capture_output=True)
+    return folder
+
+
+@contextmanager
+def shipped_redis(folder: Path, secrets: Path) -> Iterator[int]:
+    """Redis as ``deploy/redis/start.sh`` starts it; the port."""
+    port = free_port()
+    (folder / "bin").mkdir()
+    (folder / "bin" / "redis-server").symlink_to(programs.redis_server())
+    environment = {
+        "PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}",
+        "FIRN_SECRETS": str(secrets),
+        "FIRN_REDIS_ETC": str(DEPLOY / "redis"),
+        "FIRN_ACL": str(folder / "users.acl"),
+    }
+    command = ["sh", str(DEPLOY / "redis" / "start.sh"), "--port", str(port), "--bind", "127.0.0.1"]
+    with running([*command, "--dir", str(folder)], environment=environment, log=folder / "redis.log") as process:
+
+        def answers() -> bool:
+            assert process.poll() is None, (folder / "redis.log").read_text()
+            with user_of(port, secrets, "reader") as client:
+                try:
+                    return bool(client.ping())
+                except redis.ConnectionError:
+                    return False
+
+        wait_until(answers, what="Redis answers")
+        yield port
+
+
+def url_of(port: int, secrets: Path, user: str) -> str:
+    """The URL of one of firn's users: daemon, writer or reader."""
+    password = (secrets / f"redis-{user}-password").read_text()
+    return f"redis://firn-{user}:{password}@127.0.0.1:{port}/0"
+
+
+@contextmanager
+def user_of(port: int, secrets: Path, user: str) -> Iterator[redis.Redis]:
+    """A connection as one of firn's users."""
+    client = redis.Redis.from_url(url_of(port, secrets, user), socket_timeout=5, protocol=2)
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+class Quorum:
+    """The ensemble of ``deploy/zookeeper/zoo.cfg``, every server a process."""
+
+    def __init__(self, folder: Path) -> None:
+        shipped = (DEPLOY / "zookeeper" / "zoo.cfg").read_text()
+        self.members = sorted(re.findall(r"^server\.(\d+)=", shipped, re.MULTILINE))
+        self.ports = {member: free_port() for member in self.members}
+        self._peers = {member: (free_port(), free_port()) for member in self.members}
+        self._folder = folder
+        self._shipped = shipped
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    @property
+    def hosts(self) -> str:
+        """What FIRN_ZOOKEEPER takes."""
+        return ",".join(f"127.0.0.1:{port}" for port in self.ports.values())
+
+    def start(self, member: str) -> None:
+        """Start one server."""
+        home = self._folder / f"zookeeper-{member}"
+        for name in ("data", "datalog"):
+            (home / name).mkdir(parents=True, exist_ok=True)
+        (home / "data" / "myid").write_text(member)
+        (home / "log4j2.properties").write_text(LOG4J)
+        (home / "zoo.cfg").write_text(self._configuration(member, home))
+        command = [
+            *(str(programs.java()), "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
+            *("-Dlog4j2.configurationFile=log4j2.properties", "-Dzookeeper.jmx.log4j.disable=true"),
+            *("-Dzookeeper.preAllocSize=1024", "-cp", os.pathsep.join(map(str, programs.zookeeper_jars()))),
+            *("org.apache.zookeeper.server.quorum.QuorumPeerMain", "zoo.cfg"),
+        ]
+        with (home / "zookeeper.log").open("ab") as log:
+            self._processes[member] = subprocess.Popen(command, cwd=home, stdout=log, stderr=log)
+
+    def _configuration(self, member: str, home: Path) -> str:
+        """The shipped file with this machine's addresses and folders.
+
+        Its metrics provider is left out: the jar is part of ZooKeeper's distribution, and not of what tests run on.
+        """
+        text = re.sub(r"^metricsProvider\..*\n", "", self._shipped, flags=re.MULTILINE)
+        text = re.sub(r"^dataDir=.*", f"dataDir={home}/data", text, flags=re.MULTILINE)
+        text = re.sub(r"^dataLogDir=.*", f"dataLogDir={home}/datalog", text, flags=re.MULTILINE)
+        text = re.sub(r"^clientPort=.*", f"clientPort={self.ports[member]}", text, flags=re.MULTILINE)
+        for other, (quorum, election) in self._peers.items():
+            text = re.sub(
+                rf"^server\.{other}=.*", f"server.{other}=127.0.0.1:{quorum}:{election}", text, flags=re.MULTILINE
+            )
+        return text
+
+    def ask(self, member: str, word: str) -> str:
+        """The answer to a four-letter word; empty while the server does not answer."""
+        try:
+            with socket.create_connection(("127.0.0.1", self.ports[member]), timeout=2) as connection:
+                connection.sendall(word.encode())
+                return b"".join(iter(lambda: connection.recv(4096), b"")).decode()
+        except OSError:
+            return ""
+
+    def roles(self) -> dict[str, str]:
+        """Leader or follower, by server that serves."""
+        found = {m: re.search(r"Mode: (\w+)", self.ask(m, "srvr")) for m in self.members}
+        return {member: mode.group(1) for member, mode in found.items() if mode is not None}
+
+    def kill(self, member: str) -> None:
+        """End one server as a crash does."""
+        process = self._processes.pop(member)
+        process.kill()
+        process.wait()
+
+    def end(self) -> None:
+        """End all."""
+        for member in list(self._processes):
+            self.kill(member)

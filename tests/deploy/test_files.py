@@ -1,0 +1,168 @@
+"""What `deploy/` ships is well-formed: its files are checked against the schemas of those who will read them."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import kubernetes_validate
+import pytest
+import yaml
+
+from firn.coordinator.config import load_settings
+from tests.deploy.servers import DEPLOY, secrets_in
+
+ROOT = DEPLOY.parent
+KUBERNETES = DEPLOY / "kubernetes"
+KUBERNETES_VERSION = "1.33"
+CUSTOM = {"ServiceMonitor", "Kustomization"}
+"""Kinds that Kubernetes itself has no schema for."""
+
+EXPOSURE_MAX = 2.0
+"""Of 10, as systemd rates what a service may do."""
+
+
+def compose() -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+    return loaded
+
+
+def manifests() -> list[Any]:
+    files = sorted(KUBERNETES.rglob("*.yaml"))
+    return [pytest.param(document, id=f.name) for f in files for document in yaml.safe_load_all(f.read_text())]
+
+
+def test_compose_is_what_the_specification_says() -> None:
+    schema = json.loads((Path(__file__).parent / "data" / "compose-spec.json").read_text())
+    jsonschema.Draft7Validator(schema).validate(compose())
+
+
+def test_compose_names_only_what_there_is() -> None:
+    """A typo in a secret's or volume's name shows when the stack is started, which is late."""
+    stack = compose()
+    for name, service in stack["services"].items():
+        assert set(service.get("secrets", [])) <= set(stack["secrets"]), name
+        assert set(service.get("depends_on", [])) <= set(stack["services"]), name
+        for mount in service["volumes"]:
+            source = mount.partition(":")[0]
+            assert (DEPLOY / source).exists() if source.startswith(".") else source in stack["volumes"], mount
+
+
+def test_compose_has_what_the_fleet_needs(secrets: Path) -> None:
+    services = compose()["services"]
+    assert {"redis", "zookeeper-1", "zookeeper-2", "zookeeper-3", "firn-a", "firn-b"} <= set(services)
+    assert {"prometheus", "grafana"} <= set(services)
+    assert {Path(secret["file"]).name for secret in compose()["secrets"].values()} == {
+        p.name for p in secrets.iterdir()
+    }
+    for name, service in services.items():
+        assert service["logging"]["options"]["max-size"], f"{name}'s log is not rotated"
+        assert all(port.startswith("127.0.0.1:") for port in service.get("ports", [])), f"{name} is open to others"
+
+
+def test_images_are_named_with_their_version() -> None:
+    images = [service["image"] for service in compose()["services"].values()]
+    images += re.findall(r"^FROM (\S+)", (DEPLOY / "docker" / "Dockerfile").read_text(), re.MULTILINE)
+    for image in images:
+        assert re.search(r":v?\d", image), image
+        assert not image.endswith(":latest"), image
+
+
+def test_the_dockerfile_follows_good_practice() -> None:
+    hadolint = Path(sys.executable).with_name("hadolint")
+    found = subprocess.run(
+        [str(hadolint), str(DEPLOY / "docker" / "Dockerfile")], capture_output=True, text=True, check=False
+    )
+    assert found.returncode == 0, found.stdout
+
+
+def test_the_dockerfile_copies_what_there_is() -> None:
+    text = (DEPLOY / "docker" / "Dockerfile").read_text()
+    for line in re.findall(r"^COPY (?!--from)(.*)", text, re.MULTILINE):
+        for source in line.split()[:-1]:
+            assert (ROOT / source).exists(), source
+    assert re.search(r"^USER (?!0|root)", text, re.MULTILINE)
+    assert "HEALTHCHECK" in text
+
+
+def test_the_image_installs_what_the_locks_agree_on() -> None:
+    def pins(path: Path) -> dict[str, str]:
+        return dict(re.findall(r"^([a-z0-9-]+)==(\S+)", path.read_text(), re.MULTILINE))
+
+    whole, image = pins(ROOT / "requirements.lock"), pins(DEPLOY / "docker" / "requirements.lock")
+    assert image.items() <= whole.items()
+    assert {"kazoo", "redis", "msgspec", "fastavro", "structlog", "prometheus-client"} <= set(image)
+    assert not {"pyspark", "pytest", "ruff"} & set(image)
+
+
+@pytest.mark.parametrize("document", manifests())
+def test_kubernetes_takes_every_object(document: dict[str, Any]) -> None:
+    if document["kind"] in CUSTOM:
+        assert document["apiVersion"]
+        return
+    kubernetes_validate.validate(document, KUBERNETES_VERSION, strict=True)
+
+
+def test_kubernetes_runs_the_daemons_with_least_rights() -> None:
+    pod = yaml.safe_load((KUBERNETES / "base" / "stateful-set.yaml").read_text())["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert pod["securityContext"]["runAsNonRoot"]
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert not pod["automountServiceAccountToken"]
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert container["securityContext"]["readOnlyRootFilesystem"]
+    assert {"startupProbe", "livenessProbe", "readinessProbe", "resources"} <= set(container)
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
+@pytest.mark.parametrize("folder", ["base", "monitoring"])
+def test_kustomize_builds(folder: str) -> None:
+    built = subprocess.run(
+        ["kubectl", "kustomize", str(KUBERNETES / folder)], capture_output=True, text=True, check=False
+    )
+    assert built.returncode == 0, built.stderr
+    for document in yaml.safe_load_all(built.stdout):
+        if document["kind"] not in CUSTOM:
+            kubernetes_validate.validate(document, KUBERNETES_VERSION, strict=True)
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
+def test_systemd_takes_the_unit_and_rates_it_safe(tmp_path: Path) -> None:
+    unit = tmp_path / "firn.service"
+    text = (DEPLOY / "systemd" / "firn.service").read_text()
+    unit.write_text(text.replace("/opt/firn/bin/firn", "/bin/true").replace("file:///opt/firn/docs", "man:true(1)"))
+    verified = subprocess.run(["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, check=False)
+    assert (verified.returncode, verified.stderr) == (0, "")
+    rated = subprocess.run(
+        ["systemd-analyze", "security", "--offline=true", str(unit)], capture_output=True, text=True, check=True
+    )
+    level = re.search(r"Overall exposure level .*: ([\d.]+)", rated.stdout)
+    assert level is not None
+    assert float(level.group(1)) <= EXPOSURE_MAX
+
+
+@pytest.mark.parametrize("path", ["firn.toml", "kubernetes/base/firn.toml"])
+def test_the_shipped_settings_are_settings(path: str) -> None:
+    settings = load_settings(DEPLOY / path, environment={"FIRN_HTTP_TOKEN": "x"})
+    assert settings.zookeeper.hosts.count(",") == 2
+
+
+def test_secrets_are_random_kept_and_closed_to_others(tmp_path: Path) -> None:
+    folder = secrets_in(tmp_path / "secrets")
+    first = {path.name: path.read_text() for path in folder.iterdir()}
+    assert len(set(first.values())) == len(first)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    secrets_in(folder)
+    assert {path.name: path.read_text() for path in folder.iterdir()} == first
+
+
+def test_no_secret_is_in_what_is_shipped() -> None:
+    ignored = (DEPLOY / ".gitignore").read_text().split()
+    assert "secrets/" in ignored

@@ -1,0 +1,108 @@
+"""The shipped configurations together, without containers: Redis with its users, three ZooKeepers, two daemons."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoAuthError
+
+from firn.coordinator.client import Client
+from tests.acceptance.stack import SCHEMA, DaemonProcess
+from tests.deploy.servers import DEPLOY, Quorum, url_of, wait_until
+
+pytestmark = pytest.mark.acceptance
+
+
+class Fleet:
+    """Two daemons on the shipped configuration; only addresses and the warehouse are this machine's."""
+
+    def __init__(self, folder: Path, *, redis_port: int, secrets: Path, quorum: Quorum) -> None:
+        self._folder = folder
+        url = folder / "redis-url"
+        url.write_text(url_of(redis_port, secrets, "daemon"))
+        self.environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith("FIRN_")},
+            "FIRN_CONFIG": str(DEPLOY / "firn.toml"),
+            "FIRN_REDIS_URL_FILE": str(url),
+            "FIRN_ZOOKEEPER_AUTH_FILE": str(secrets / "zookeeper-auth"),
+            "FIRN_HTTP_TOKEN_FILE": str(secrets / "http-token"),
+            "FIRN_HTTP_HOST": "127.0.0.1",
+            "FIRN_ZOOKEEPER": quorum.hosts,
+            "FIRN_WAREHOUSE": str(folder / "warehouse"),
+        }
+        self.daemons = [
+            DaemonProcess(name, folder, {**self.environment, "FIRN_DAEMON_ID": name}) for name in ("firn-a", "firn-b")
+        ]
+
+    def firn(self, *arguments: str) -> str:
+        """The output of a `firn` command that must succeed."""
+        done = subprocess.run(
+            [sys.executable, "-m", "firn", *arguments],
+            env=self.environment, cwd=self._folder, capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+
+def test_the_fleet_commits_with_a_zookeeper_and_a_daemon_gone(
+    tmp_path: Path, acl_redis: int, secrets: Path, quorum: Quorum
+) -> None:
+    """One of three ZooKeepers, the leader, and one of two daemons are killed; commits go on, with least rights."""
+    fleet = Fleet(tmp_path, redis_port=acl_redis, secrets=secrets, quorum=quorum)
+    first, second = fleet.daemons
+    try:
+        first.start()
+        second.start()
+        with Client(url_of(acl_redis, secrets, "writer"), resubmit_after_s=2.0) as client:
+            client.create_table("db.before", SCHEMA).committed(30)
+            leader = next(member for member, role in quorum.roles().items() if role == "leader")
+            quorum.kill(leader)
+            first.kill()
+            client.create_table("db.after", SCHEMA).committed(60)
+        listed = fleet.firn("table", "list")
+        assert "db.before" in listed
+        assert "db.after" in listed
+        quorum.start(leader)
+        wait_until(lambda: len(quorum.roles()) == len(quorum.members), what="the third ZooKeeper is back")
+        assert second.terminate() == 0
+    finally:
+        for daemon in fleet.daemons:
+            daemon.end()
+
+
+def test_tables_are_nobody_elses(tmp_path: Path, acl_redis: int, secrets: Path, quorum: Quorum) -> None:
+    """ZooKeeper's nodes carry a digest ACL: who does not have the secret reads and moves no pointer."""
+    fleet = Fleet(tmp_path, redis_port=acl_redis, secrets=secrets, quorum=quorum)
+    daemon = fleet.daemons[0]
+    stranger = KazooClient(quorum.hosts)
+    try:
+        daemon.start()
+        with Client(url_of(acl_redis, secrets, "writer")) as client:
+            client.create_table("db.own", SCHEMA).committed(30)
+        stranger.start(timeout=10)
+        with pytest.raises(NoAuthError):
+            stranger.get_children("/firn/tables")
+        with pytest.raises(NoAuthError):
+            stranger.set("/firn/tables/db.own", b"{}")
+    finally:
+        daemon.end()
+        stranger.stop()
+        stranger.close()
+
+
+def test_metrics_are_for_who_has_the_token(tmp_path: Path, acl_redis: int, secrets: Path, quorum: Quorum) -> None:
+    fleet = Fleet(tmp_path, redis_port=acl_redis, secrets=secrets, quorum=quorum)
+    daemon = fleet.daemons[0]
+    try:
+        daemon.start()  # asks /readyz, without a token
+        assert daemon.get("/metrics") is None
+        log = daemon.log()
+        for secret in secrets.iterdir():
+            assert secret.read_text() not in log, f"{secret.name} is in the log"
+    finally:
+        daemon.end()
