@@ -17,6 +17,7 @@ import msgspec
 import structlog
 
 from firn.coordinator.commit import Plan, Prepared, prepare
+from firn.coordinator.lane_lock import LaneLock
 from firn.coordinator.lane_queue import LaneQueue, unless_late
 from firn.coordinator.metrics import Metrics
 from firn.coordinator.pending import Pending
@@ -41,12 +42,6 @@ from firn.storage.files import FileStore
 from firn.storage.journal import JournalFiles
 from firn.storage.leases import Lease, Leases
 from firn.storage.pointers import FencedOut, Lost, Pointers, Unknown, Won
-
-LOCK_TIMEOUT_S = 30.0
-"""Wait for a table's lock before the lane backs off and says so."""
-
-RETIRED_GRACE_S = 0.5
-"""How long a lane that is retired still waits for what it waits for."""
 
 BACKOFF_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 """Waits after a failure that says nothing about the intents (a server does not answer)."""
@@ -86,11 +81,15 @@ class Lane:
         self.unreadable: str | None = None
         self._shop = shop
         self._state = TableState(table, reader=shop.reader, journal=shop.journal, limits=shop.limits)
-        self._stale = True
-        self._lease: Lease | None = None
+        self._followed: int | None = None
+        """The fencing token under which the state is what the pointer says; None when it may not be."""
         self._queue = LaneQueue(limits=shop.limits, metrics=shop.metrics)
         self._arrived = asyncio.Event()
         self._retired = asyncio.Event()
+        self._lock = LaneLock(
+            table, leases=shop.leases, metrics=shop.metrics, connected=shop.connected, retired=self._retired,
+            on_wanted=self._arrived.set,
+        )  # fmt: skip
         self._busy = False
         self.given_up: list[Pending] = []
         """What a lane left undecided of its last batch when it ended: for want of a server or the lock, or by dying."""
@@ -111,7 +110,7 @@ class Lane:
     @property
     def idle(self) -> bool:
         """Nothing queued, nothing under way, no lock held."""
-        return not self._queue and not self._busy and self._lease is None
+        return not self._queue and not self._busy and not self._lock.has_lease
 
     def retire(self) -> list[Pending]:
         """Finish the batch under way, then end; what was queued behind it is returned, undecided.
@@ -140,16 +139,19 @@ class Lane:
                     raise
                 finally:
                     self._busy = False
+                await self._lock.give_way()
         finally:
-            await self._let_go()
+            await self._lock.let_go()
 
     async def _wait(self) -> None:
+        """Until something comes; the lock is given up after a while, and at once when another waits for it."""
         self._arrived.clear()
-        timeout = self._shop.lease_idle_s if self._lease is not None else None
+        await self._lock.give_way()
+        timeout = self._shop.lease_idle_s if self._lock.has_lease else None
         try:
             await asyncio.wait_for(self._arrived.wait(), timeout)
         except TimeoutError:
-            await self._let_go()
+            await self._lock.let_go()
 
     # -- one batch -------------------------------------------------------------------------------------------------
 
@@ -161,11 +163,12 @@ class Lane:
                 await self._commit(batch)
                 self._mark_readable()
             except (Unavailable, Fenced, Misconfigured, OSError) as error:
-                self._stale = True
+                self._followed = None
                 self._log.warning("batch waits", reason=str(error), kind=type(error).__name__, intents=len(batch))
                 if self._retired.is_set():
                     self.given_up.extend(batch)  # pending in their stream: whoever owns the shard takes them up
                     return
+                await self._lock.give_way()
                 await asyncio.sleep(BACKOFF_S[min(failures, len(BACKOFF_S) - 1)])
                 failures += 1
             except (CorruptFile, InvalidInput, NotFound) as error:
@@ -194,21 +197,19 @@ class Lane:
             if not await self._has_table(batch):
                 self._refuse_unknown(batch)
                 return
-            lease = await self._hold()
-            await self._follow()
-            batch[:] = await self._answer_repeats(batch)
-            if not batch:
-                return
-            batch[:] = [unless_late(pending, now_ms=shop.wall_ms()) for pending in batch]
-            leases, placement = await self._placement(batch, lease)
-            plan = Plan(
-                daemon=shop.daemon, batch=batch_id, pendings=tuple(batch), placement=placement, limits=limits,
-                written={} if plan is None else plan.written, waiting=self._waiting_behind(batch),
-            )  # fmt: skip
-            try:
+            async with self._lock.together(self._further_locks(batch)) as leases:
+                await self._follow(leases[0])
+                batch[:] = await self._answer_repeats(batch)
+                if not batch:
+                    return
+                batch[:] = [unless_late(pending, now_ms=shop.wall_ms()) for pending in batch]
+                plan = Plan(
+                    daemon=shop.daemon, batch=batch_id, pendings=tuple(batch), placement=await self._placement(batch),
+                    limits=limits, written={} if plan is None else plan.written, waiting=self._waiting_behind(batch),
+                )  # fmt: skip
                 prepared = await self._timed("replay", asyncio.to_thread(
                     prepare, plan, self._state, reader=shop.reader, attempt=_attempt(batch_id, number, shop.wall_ms()),
-                    retried=tuple(retried), lock_token=lease.token, now=time.monotonic(),
+                    retried=tuple(retried), lock_token=leases[0].token, now=time.monotonic(),
                 ))  # fmt: skip
                 if prepared.change is None:
                     self._publish_unjournaled(batch, prepared.outcomes)
@@ -216,8 +217,6 @@ class Lane:
                 await self._timed("write", asyncio.to_thread(shop.files.create_all, prepared.files))
                 if await self._swap(prepared, leases, batch, retried=retried, number=number):
                     return
-            finally:
-                await self._release_extra(leases, lease)
         raise Unavailable(f"{limits.swap_attempts_max} swaps of one batch in a row did not come off")
 
     async def _swap(
@@ -234,7 +233,7 @@ class Lane:
         assert prepared.change is not None
         assert prepared.segment is not None
         outcome = await self._timed("swap", shop.catalogs.swap(prepared.change, prepared.put, leases=leases))
-        self._stale = True
+        self._followed = None
         match outcome:
             case Won(versions=versions):
                 assert prepared.change.pointer is not None
@@ -242,7 +241,7 @@ class Lane:
                 self._state.decisions.add(prepared.segment)
                 for manifest, draft in prepared.manifests:
                     shop.reader.remember(manifest, draft.entries)
-                self._stale = self.table not in versions
+                self._followed = leases[0].token if self.table in versions else None
                 metrics.batches.labels("won").inc()
                 metrics.batch_intents.observe(len(batch))
                 if prepared.working.change in {"created", "registered", "dropped"}:
@@ -256,7 +255,7 @@ class Lane:
             case FencedOut():
                 metrics.batches.labels("fenced").inc()
                 metrics.fenced_swaps.inc()
-                self._lease = None
+                self._lock.lost()
             case Unknown(reason=reason):
                 metrics.batches.labels("unknown").inc()
                 metrics.unknown_swaps.inc()
@@ -292,7 +291,7 @@ class Lane:
 
     async def _has_table(self, batch: Sequence[Pending]) -> bool:
         """Whether there is a pointer, or is about to be: names that mean nothing get no lock and no state."""
-        if self._lease is not None or self._state.pointer is not None:
+        if self._lock.has_lease or self._state.pointer is not None:
             return True
         if any(isinstance(p.decoded.intent, CreateTable | RegisterTable) for p in batch):
             return True
@@ -313,85 +312,30 @@ class Lane:
             assert isinstance(outcome, Rejected)
             self._shop.publisher.unjournaled(pending, outcome, dead_letter=True)
 
-    async def _hold(self) -> Lease:
-        """The table's lease, acquired if need be. Raises Unavailable when another holds it for too long."""
-        started = time.monotonic()
-        if self._lease is not None and self._shop.leases.is_held(self._lease):
-            return self._lease
-        await self._unless_retired(self._shop.connected())
-        if self._lease is not None and self._shop.leases.is_held(self._lease):
-            return self._lease
-        self._lease, self._stale = None, True
-        lease = await self._unless_retired(self._shop.leases.acquire(self.table, timeout_s=LOCK_TIMEOUT_S))
-        waited = time.monotonic() - started
-        self._shop.metrics.lock_wait_seconds.observe(waited)
-        self._shop.metrics.stage_seconds.labels("lock").observe(waited)
-        if lease is None:
-            raise Unavailable(f"the lock of {self.table!r} was not free within {LOCK_TIMEOUT_S:.0f} s")
-        self._lease = lease
-        return lease
+    def _further_locks(self, batch: Sequence[Pending]) -> tuple[str, ...]:
+        """The locks that the batch needs beside its table's: whoever chooses a place holds all places still."""
+        return (LOCATIONS_LOCK,) if any(chooses_places(p.decoded.intent) for p in batch) else ()
 
-    async def _unless_retired(self, waiting: Awaitable[T]) -> T:
-        """Wait for ZooKeeper or a lock, but not for long once the lane is retired: others may need what it holds up."""
-        work, retired = asyncio.ensure_future(waiting), asyncio.ensure_future(self._retired.wait())
-        try:
-            await asyncio.wait({work, retired}, return_when=asyncio.FIRST_COMPLETED)
-            if not work.done():
-                await asyncio.wait({work}, timeout=RETIRED_GRACE_S)
-            if not work.done():
-                raise Unavailable("the lane is retired")
-            return work.result()
-        finally:
-            for task in (work, retired):
-                task.cancel()
-            await asyncio.gather(work, retired, return_exceptions=True)
-
-    async def _follow(self) -> None:
+    async def _follow(self, lease: Lease) -> None:
         """Bring the state to where the pointer is now, unless nobody but this lane can have moved it."""
-        if not self._stale:
+        if self._followed == lease.token:
             return
         try:
             versioned = await self._shop.catalogs.read(self.table)
         except NotFound:
             versioned = None
         await self._timed("load", asyncio.to_thread(self._state.load, versioned))
-        self._stale = False
+        self._followed = lease.token
 
-    async def _placement(self, batch: Sequence[Pending], lease: Lease) -> tuple[list[Lease], Placement]:
-        """The leases that the swap needs, and where tables may be.
-
-        Whoever chooses a place holds the lock over all of them too.
-        """
+    async def _placement(self, batch: Sequence[Pending]) -> Placement:
+        """Where tables may be; with the places that are taken, for those who choose one."""
         shop = self._shop
         if not any(chooses_places(p.decoded.intent) for p in batch):
-            return [lease], Placement(warehouse=shop.warehouse, allowed=shop.allowed)
-        extra = await self._unless_retired(shop.leases.acquire(LOCATIONS_LOCK, timeout_s=LOCK_TIMEOUT_S))
-        if extra is None:
-            raise Unavailable(f"the lock over table locations was not free within {LOCK_TIMEOUT_S:.0f} s")
-        try:
-            taken = await shop.locations.all()
-            if self._state.pointer is not None:
-                await shop.locations.announce_move()
-        except BaseException:
-            await shop.leases.release(extra)  # or the next attempt waits for this one's lock
-            raise
-        placement = Placement(warehouse=shop.warehouse, allowed=shop.allowed, taken=taken, file_system=shop.file_system)
-        return [lease, extra], placement
-
-    async def _release_extra(self, leases: Sequence[Lease], own: Lease) -> None:
-        for lease in leases:
-            if lease is not own:
-                await self._shop.leases.release(lease)
-
-    async def _let_go(self) -> None:
-        if self._lease is None:
-            return
-        lease, self._lease, self._stale = self._lease, None, True
-        try:
-            await self._shop.leases.release(lease)
-        except (Unavailable, Fenced) as error:
-            # The node goes with the session at the latest.
-            self._log.warning("lock not released", reason=str(error))
+            return Placement(warehouse=shop.warehouse, allowed=shop.allowed)
+        taken = await shop.locations.all()
+        if self._state.pointer is not None:
+            await shop.locations.announce_move()
+        return Placement(warehouse=shop.warehouse, allowed=shop.allowed, taken=taken, file_system=shop.file_system)
 
     # -- what cannot be committed ----------------------------------------------------------------------------------
 
@@ -400,7 +344,7 @@ class Lane:
         if self.unreadable is None:
             self._shop.metrics.unreadable_tables.inc()
         self.unreadable = str(error)
-        self._stale = True
+        self._followed = None
         self._state = TableState(
             self.table, reader=self._shop.reader, journal=self._shop.journal, limits=self._shop.limits
         )
@@ -418,7 +362,7 @@ class Lane:
 
     async def _isolate(self, batch: Sequence[Pending], error: Exception) -> None:
         """A mistake of ours must cost one intent, not the queue: find it, refuse it, commit the others."""
-        self._stale = True
+        self._followed = None
         if len(batch) > 1:
             for pending in batch:
                 await self._settle_somehow([pending])

@@ -64,6 +64,9 @@ class Metrics:
             "firn_maintenance_wait_seconds", "Time that intents of priority maintenance waited for a batch.",
             buckets=(*SECONDS_BUCKETS, 60, 300), registry=self.registry,
         )  # fmt: skip
+        self.lock_yields = Counter(
+            "firn_lock_yields", "Locks given up because another waited for them.", registry=self.registry
+        )
         self.replays = Counter(
             "firn_replays", "Batches replayed because another commit came first.", registry=self.registry
         )
