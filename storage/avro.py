@@ -126,7 +126,7 @@ class AvroFile(msgspec.Struct, frozen=True, kw_only=True):
             if block.count * self.schema.root.width > len(content):
                 raise CorruptFile(self.location, f"{where}: {block.count} records in {len(content)} bytes")
             try:
-                yield _decode_records(self.schema, content, block.count)
+                yield decode_block(self.schema, content, block.count)
             except _DECODE_ERRORS as exc:
                 raise CorruptFile(self.location, f"{where}: {type(exc).__name__}: {exc}") from None
 
@@ -244,7 +244,11 @@ def _decompress(codec: Codec, stored: bytes, *, bytes_max: int) -> bytes:
     return content
 
 
-def _decode_records(schema: AvroSchema, content: bytes, count: int) -> list[dict[str, Any]]:
+def decode_block(schema: AvroSchema, content: bytes, count: int) -> list[dict[str, Any]]:
+    """The records of a block's decompressed content, which must hold exactly `count`.
+
+    Raises whatever fastavro raises over bytes that are not what the schema says.
+    """
     if count == 0:
         if content:
             raise ValueError(f"{len(content)} bytes for no records")

@@ -5,14 +5,19 @@ What a merge changes of an entry is its mark, so that a file is encoded once, wh
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
 
-from firn.model.manifest import ManifestEntry
+from firn.model.errors import InvalidInput
+from firn.model.manifest import ManifestEntry, ManifestFile, Status
 from firn.model.types import StructType
+from firn.storage.avro import decode_block
+from firn.storage.avro_schema import compile_schema
 from firn.storage.manifest_bytes import EntryEncoder, FileBytes, entry_encoder
+from firn.storage.manifest_rows import RowDecoder
+from firn.storage.manifest_schema import manifest_schema
 
 ENTRY_OVERHEAD_BYTES: Final = 250
 """What Python adds to the bytes of a packed entry, about."""
@@ -83,4 +88,65 @@ def _numbers(encoder: EntryEncoder, mark: Mark) -> bytes:
     status, snapshot_id, sequence_number, file_sequence_number, _, _ = mark
     return encoder.numbers(
         status, snapshot_id=snapshot_id, sequence_number=sequence_number, file_sequence_number=file_sequence_number
+    )
+
+
+def unpack(packed: PackedEntries, *, spec_id: int) -> list[ManifestEntry]:
+    """The entries again, as they are stored."""
+    schema = compile_schema(manifest_schema(packed.partition_type, packed.format_version))
+    decoder = RowDecoder(schema.root, partition_type=packed.partition_type, spec_id=spec_id)
+    return [decoder.decode(record) for record in decode_block(schema, block_content(packed), len(packed.files))]
+
+
+def carried_over(packed: PackedEntries, manifest: ManifestFile) -> PackedEntries:
+    """The live entries of a stored manifest as another manifest lists them: existing, and with all that they inherit.
+
+    Raises InvalidInput for a file whose age cannot be known.
+    """
+    row_id = manifest.first_row_id if manifest.content == "data" else None
+    files: list[FileBytes] = []
+    marks: list[Mark] = []
+    known: dict[Mark, Mark] = {}
+    for file, mark in zip(packed.files, packed.marks, strict=True):
+        if mark[0] == Status.DELETED:
+            continue
+        carried = known.get(mark)
+        if carried is None:
+            carried = _carried(mark, manifest)
+            if row_id is None:  # else each has its own
+                known[mark] = carried
+        if row_id is not None and carried[4] is None:
+            carried = (*carried[:4], row_id, mark[5])
+            row_id += mark[5]
+        files.append(file)
+        marks.append(carried)
+    return msgspec.structs.replace(packed, files=tuple(files), marks=tuple(marks))
+
+
+def _carried(mark: Mark, manifest: ManifestFile) -> Mark:
+    status, snapshot_id, sequence_number, file_sequence_number, first_row_id, rows = mark
+    commit = manifest.sequence_number
+    if status == Status.ADDED or commit == 0:
+        sequence_number = commit if sequence_number is None else sequence_number
+        file_sequence_number = commit if file_sequence_number is None else file_sequence_number
+    if sequence_number is None:
+        raise InvalidInput("an existing file without a data sequence number", where=manifest.manifest_path)
+    if manifest.content != "data" or manifest.first_row_id is None:
+        first_row_id = None  # the snapshot is from before row lineage
+    return (
+        int(Status.EXISTING),
+        manifest.added_snapshot_id if snapshot_id is None else snapshot_id,
+        sequence_number,
+        file_sequence_number,
+        first_row_id,
+        rows,
+    )
+
+
+def joined(parts: Sequence[PackedEntries]) -> PackedEntries:
+    """The entries of several manifests of one format version and partition type, one after the other."""
+    return msgspec.structs.replace(
+        parts[0],
+        files=tuple([file for part in parts for file in part.files]),
+        marks=tuple([mark for part in parts for mark in part.marks]),
     )

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from firn.model.errors import InvalidInput
 from firn.model.partitioning import partition_type
-from firn.storage.avro import _decode_records, encode_block
+from firn.storage.avro import decode_block, encode_block
 from firn.storage.avro_numbers import LONGS, encode_long, encode_longs
 from firn.storage.avro_schema import compile_schema
 from firn.storage.manifest_schema import manifest_schema
@@ -31,7 +31,7 @@ def test_entries_decode_to_what_the_general_encoder_writes(version, content, dat
     reference = RowEncoder(TYPE, format_version=version)
     expected = encode_block(schema, [reference.encode(entry) for entry in listed])
     written = block_content(pack(listed, TYPE, format_version=version))
-    assert _decode_records(schema, written, len(listed)) == _decode_records(schema, expected, len(listed))
+    assert decode_block(schema, written, len(listed)) == decode_block(schema, expected, len(listed))
     assert written == expected
 
 
