@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from firn.coordinator.pending import Pending
 from firn.coordinator.pointer_move import Moved
 from firn.coordinator.replay.decision import Applied, Decision, Refused
 from firn.coordinator.replay.refusals import placed
 from firn.coordinator.replay.working import Working
-from firn.coordinator.table_state import TableState
+from firn.coordinator.table_state import TableState, uuid_of
 from firn.model.intent import OPERATIONS, Intent
 from firn.model.journal import Batch, Decided, Retried, Segment
 from firn.model.limits import Limits
@@ -97,9 +98,9 @@ def segment_of(
     """The journal segment of a batch: which intents were decided, how, and what it follows."""
     attempt = working.attempt
     decisions = state.decisions
-    metadata = working.metadata
-    uuid = metadata.table_uuid if metadata is not None else state.pointer.uuid if state.pointer is not None else ""
-    home = metadata.location if metadata is not None else state.pointer.location if state.pointer is not None else ""
+    current = working.current
+    uuid = uuid_of(current) if current is not None else state.pointer.uuid if state.pointer is not None else ""
+    home = current.location if current is not None else state.pointer.location if state.pointer is not None else ""
     sequence = decisions.sequence + 1
     location = segment_location(home, sequence=sequence, token=attempt.token)
     decided = tuple(
@@ -125,6 +126,7 @@ def segment_of(
             batch=attempt.batch,
             table=state.table,
             table_uuid=uuid,
+            kind=_kind(state, working),
             sequence=sequence,
             daemon=daemon,
             lock_token=lock_token,
@@ -141,3 +143,10 @@ def segment_of(
             decisions.checkpoint_with(decided, location=location) if decisions.checkpoint_due(len(decided)) else None
         ),
     )
+
+
+def _kind(state: TableState, working: Working) -> Literal["table", "view"]:
+    """What the batch was about: what the name stands for after it, or did before it was dropped."""
+    if working.current is not None:
+        return "table" if working.view is None else "view"
+    return "table" if state.pointer is None else state.pointer.kind

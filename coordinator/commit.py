@@ -84,6 +84,7 @@ def prepare(
         table=state.table,
         catalog="metastore" if pointer is None or pointer.dropped else pointer.catalog,
         metadata=state.metadata,
+        view=state.view,
         heads=state.heads,
         reader=reader,
         attempt=attempt,
@@ -99,7 +100,7 @@ def prepare(
         outcome_of(pending, decision, working=working, location=moved.new, now=now)
         for pending, decision in zip(plan.pendings, decisions, strict=True)
     )
-    if pointer is None and working.metadata is None:
+    if pointer is None and working.current is None:
         return Prepared(working=working, outcomes=outcomes, files=(), segment=None, change=None)
     segment = segment_of(
         plan.pendings, state, working,

@@ -24,7 +24,7 @@ from firn.coordinator.pending import Pending
 from firn.coordinator.publish import Publisher
 from firn.coordinator.repeats import sort_out
 from firn.coordinator.replay.decision import Refused
-from firn.coordinator.replay.places import chooses_places
+from firn.coordinator.replay.places import chooses_places, may_make
 from firn.coordinator.replay.working import Attempt, Placement
 from firn.coordinator.table_catalogs import TableCatalogs
 from firn.coordinator.table_locations import LOCATIONS_LOCK, TableLocations
@@ -32,7 +32,7 @@ from firn.coordinator.table_reader import TableReader
 from firn.coordinator.table_state import TableState
 from firn.model.errors import CorruptFile, Fenced, InvalidInput, Misconfigured, NotFound, Unavailable
 from firn.model.identifiers import uuid7
-from firn.model.intent import CreateTable, Intent, RegisterTable
+from firn.model.intent import Intent
 from firn.model.journal import Retried
 from firn.model.limits import Limits
 from firn.model.operations.upkeep import ExpireSnapshots
@@ -293,7 +293,7 @@ class Lane:
         """Whether there is a pointer, or is about to be: names that mean nothing get no lock and no state."""
         if self._lock.has_lease or self._state.pointer is not None:
             return True
-        if any(isinstance(p.decoded.intent, CreateTable | RegisterTable) for p in batch):
+        if any(may_make(p.decoded.intent) for p in batch):
             return True
         try:
             await self._shop.pointers.read(self.table)

@@ -22,6 +22,7 @@ from firn.coordinator.replay.decision import Refused
 from firn.coordinator.replay.places import chooses_places
 from firn.model.intent import DropTable, Intent
 from firn.model.limits import Limits
+from firn.model.operations.views import DropView
 
 MAINTENANCE_SHARE: Final = 4
 """Maintenance that has waited long enough is guaranteed one in so many places of a batch, and one at least."""
@@ -233,7 +234,7 @@ class LaneQueue:
 
 def is_alone(intent: Intent) -> bool:
     """Whether an intent shares its batch with no other: it changes whether there is a table, or where it is."""
-    return isinstance(intent, DropTable) or chooses_places(intent)
+    return isinstance(intent, DropTable | DropView) or chooses_places(intent)
 
 
 def unless_late(pending: Pending, *, now_ms: int) -> Pending:

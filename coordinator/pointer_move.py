@@ -10,12 +10,14 @@ from firn.coordinator.pending import Pending
 from firn.coordinator.replay.places import places_beside
 from firn.coordinator.replay.working import Working
 from firn.coordinator.table_catalogs import JOURNAL_HEAD
-from firn.coordinator.table_state import TableState
+from firn.coordinator.table_state import TableState, uuid_of
 from firn.model.journal import Segment
 from firn.model.metadata import TableMetadata
 from firn.model.metadata_changes import set_properties, with_metadata_log, without_intermediate_snapshots
-from firn.storage.metadata_files import codec_for, encode_metadata, metastore_name, numbered_name, version_of
+from firn.model.view import ViewMetadata
+from firn.storage.metadata_files import Codec, codec_for, encode_metadata, metastore_name, numbered_name, version_of
 from firn.storage.pointers import Pointer
+from firn.storage.view_files import encode_view, view_codec_for
 
 WATERMARKS_KEPT = 8
 """Streams (epoch and shard) whose watermark a pointer keeps; pointers stay small."""
@@ -32,31 +34,39 @@ def move(state: TableState, working: Working) -> Moved:
     """The metadata file before and after. A file-system table moves with every batch: the file is its only swap."""
     pointer = state.pointer
     base = None if pointer is None or pointer.dropped else pointer.metadata_location
-    if working.change == "dropped" or (working.metadata is None and base is None):
+    current = working.current
+    if working.change == "dropped" or (current is None and base is None):
         return Moved(base, None)
     if working.change == "registered":
         return Moved(base, working.registered_at)
     if working.change == "none" and working.catalog == "metastore":
         return Moved(base, base)
-    assert working.metadata is not None
+    assert current is not None
     previous = None if base is None else version_of(base)
-    codec = codec_for(working.metadata)
+    codec = _codec(current)
     if working.catalog == "file-system":
         name = numbered_name(version=1 if previous is None else previous + 1, codec=codec)
     else:
         name = metastore_name(
             version=0 if previous is None else previous + 1, unique=working.attempt.token, codec=codec
         )
-    return Moved(base, f"{working.metadata.location}/metadata/{name}")
+    return Moved(base, f"{current.location}/metadata/{name}")
+
+
+def _codec(current: TableMetadata | ViewMetadata) -> Codec:
+    return view_codec_for(current) if isinstance(current, ViewMetadata) else codec_for(current)
 
 
 def new_metadata_file(
     state: TableState, working: Working, *, moved: Moved, segment: Segment
 ) -> tuple[str, bytes] | None:
     """Name and bytes of the new metadata file, None where none is written; `working.metadata` becomes its content."""
-    if working.metadata is None or moved.new is None or moved.new == moved.base or working.change == "registered":
+    if working.current is None or moved.new is None or moved.new == moved.base or working.change == "registered":
         return None
+    if working.view is not None:
+        return moved.new, encode_view(working.view, codec=view_codec_for(working.view))
     metadata = working.metadata
+    assert metadata is not None
     if working.catalog == "file-system":
         properties = {JOURNAL_HEAD: segment.location}
         metadata = set_properties(metadata, properties, now_ms=segment.batch.timestamp_ms)
@@ -86,24 +96,24 @@ def moved_pointer(
         watermarks.pop(stream, None)  # re-inserted at the end: the newest streams are kept
         watermarks[stream] = pending.entry.entry_id
     watermarks = dict(list(watermarks.items())[-WATERMARKS_KEPT:])
-    if state.pointer is not None and (working.metadata is None or new_location is None):
+    current = working.current
+    if state.pointer is not None and (current is None or new_location is None):
         return msgspec.structs.replace(
             state.pointer,
             dropped=state.pointer.dropped or working.change == "dropped",
             journal_head=segment.location,
             watermarks=watermarks,
         )
-    metadata = working.metadata
-    assert metadata is not None
+    assert current is not None
     assert new_location is not None
     if state.pointer is None or state.pointer.dropped:
         return Pointer(
             table=state.table,
-            kind="table",
+            kind="table" if working.view is None else "view",
             catalog=working.catalog,
-            uuid=metadata.table_uuid,
-            location=metadata.location,
-            also_at=places_beside(metadata),
+            uuid=uuid_of(current),
+            location=current.location,
+            also_at=places_beside(current),
             metadata_location=new_location,
             metadata_digest=digest,
             journal_head=segment.location,
@@ -113,14 +123,14 @@ def moved_pointer(
         state.pointer,
         metadata_location=new_location,
         metadata_digest=digest if new_location != state.pointer.metadata_location else state.pointer.metadata_digest,
-        location=metadata.location,
-        also_at=_also_at(state.pointer, metadata),
+        location=current.location,
+        also_at=_also_at(state.pointer, current),
         journal_head=segment.location,
         watermarks=watermarks,
     )
 
 
-def _also_at(pointer: Pointer, metadata: TableMetadata) -> tuple[str, ...]:
+def _also_at(pointer: Pointer, metadata: TableMetadata | ViewMetadata) -> tuple[str, ...]:
     """Where the table has files beside its location; a place that it had once stays its own, for the files there."""
     places = (*pointer.also_at, pointer.location, *places_beside(metadata))
     return tuple(dict.fromkeys(place for place in places if place != metadata.location))

@@ -232,7 +232,7 @@ def _places(batch: Batch) -> dict[str, bytes | None]:
     """Where the batch left its table, for writers who have no ZooKeeper."""
     if batch.new_metadata is None:
         return {batch.table: None}
-    place = TablePlace(table_uuid=batch.table_uuid, metadata_location=batch.new_metadata)
+    place = TablePlace(table_uuid=batch.table_uuid, metadata_location=batch.new_metadata, kind=batch.kind)
     return {batch.table: msgspec.json.encode(place)}
 
 

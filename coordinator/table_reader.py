@@ -24,10 +24,12 @@ from firn.model.manifest_inheritance import inherit
 from firn.model.manifest_summary import count_entries
 from firn.model.metadata import TableMetadata
 from firn.model.snapshot import Snapshot
+from firn.model.view import ViewMetadata
 from firn.storage.files import FileStore
 from firn.storage.manifest_lists import check_totals
 from firn.storage.manifest_reader import StoredManifests
 from firn.storage.metadata_files import decode_metadata, digest_of_bytes
+from firn.storage.view_files import decode_view
 
 ENCRYPTION_KEY: Final = "encryption.key-id"
 """Table property of an encrypted table."""
@@ -62,15 +64,22 @@ class TableReader:
 
         Raises NotFound, CorruptFile, InvalidMetadata, Unsupported, Unavailable.
         """
+        metadata = decode_metadata(self._checked(location, digest), location=location)
+        if ENCRYPTION_KEY in metadata.properties:
+            raise Unsupported("the table is encrypted, which firn cannot read", where=location)
+        return metadata
+
+    def view(self, location: str, *, digest: str | None = None) -> ViewMetadata:
+        """One view metadata file, compared as `metadata` is; raises the same."""
+        return decode_view(self._checked(location, digest), location=location)
+
+    def _checked(self, location: str, digest: str | None) -> bytes:
         data = self._files.read(location, bytes_max=self._limits.metadata_bytes_max)
         if digest is not None and digest_of_bytes(data) != digest:
             raise CorruptFile(
                 location, f"its content has the digest {digest_of_bytes(data)}, the pointer says {digest}"
             )
-        metadata = decode_metadata(data, location=location)
-        if ENCRYPTION_KEY in metadata.properties:
-            raise Unsupported("the table is encrypted, which firn cannot read", where=location)
-        return metadata
+        return data
 
     def manifests(self, metadata: TableMetadata, snapshot: Snapshot) -> tuple[ManifestFile, ...]:
         """The manifests of a snapshot, checked against its summary, with counts where an old list has none.

@@ -9,12 +9,13 @@ from firn.coordinator.table_reader import TableReader
 from firn.model.errors import NotFound
 from firn.model.limits import Limits
 from firn.model.metadata import TableMetadata
+from firn.model.view import ViewMetadata
 from firn.storage.journal import JournalFiles, sequence_of
 from firn.storage.pointers import Pointer, Versioned
 
 
 class TableState:
-    """Pointer, metadata, heads and decisions of one table.
+    """What one name stands for: pointer and decisions, and a table's metadata and heads or a view's metadata.
 
     `version` is the pointer's znode version, None while there is no pointer. Changed only by `load` (what the pointer
     says now) and `advance` (a swap that was won).
@@ -25,6 +26,7 @@ class TableState:
         self.version: int | None = None
         self.pointer: Pointer | None = None
         self.metadata: TableMetadata | None = None
+        self.view: ViewMetadata | None = None
         self.heads: dict[int | None, Head] = {}
         self.decisions = Decisions(journal, limits=limits)
         self._reader = reader
@@ -37,32 +39,54 @@ class TableState:
         Raises CorruptFile, InvalidMetadata, Unsupported, NotFound (a file of the table is gone), Unavailable.
         """
         if versioned is None:
-            self.version, self.pointer, self.metadata = None, None, None
-            self.heads = {}
+            self.version, self.pointer = None, None
+            self._forget()
             self.decisions = Decisions(self._journal, limits=self._limits)
             return
         pointer = versioned.pointer
         if self.pointer is not None and self.pointer.uuid != pointer.uuid and pointer.journal_head is None:
             self.decisions = Decisions(self._journal, limits=self._limits)
         if pointer.dropped:
-            self.metadata, self.heads = None, {}
+            self._forget()
         elif (
-            self.metadata is None or self.pointer is None or self.pointer.metadata_location != pointer.metadata_location
+            self.current is None or self.pointer is None or self.pointer.metadata_location != pointer.metadata_location
         ):
-            self.metadata = self._reader.metadata(pointer.metadata_location, digest=pointer.metadata_digest)
-            if self.metadata.table_uuid != pointer.uuid:
-                raise NotFound(
-                    f"{pointer.metadata_location} is of table {self.metadata.table_uuid}, the pointer of "
-                    f"{self.table!r} says {pointer.uuid}"
-                )
-            self._forget_old_heads()
+            self._read(pointer)
         self.decisions.catch_up(journal_head_of(pointer, self.metadata))
         self.version, self.pointer = versioned.version, pointer
+
+    def _read(self, pointer: Pointer) -> None:
+        """The metadata that the pointer names, of whichever kind."""
+        location, digest = pointer.metadata_location, pointer.metadata_digest
+        if pointer.kind == "view":
+            view = self._reader.view(location, digest=digest)
+            self._require_uuid(pointer, view)
+            self.metadata, self.heads, self.view = None, {}, view
+            return
+        metadata = self._reader.metadata(location, digest=digest)
+        self._require_uuid(pointer, metadata)
+        self.metadata, self.view = metadata, None
+        self._forget_old_heads()
+
+    def _require_uuid(self, pointer: Pointer, found: TableMetadata | ViewMetadata) -> None:
+        if uuid_of(found) != pointer.uuid:
+            raise NotFound(
+                f"{pointer.metadata_location} is of {pointer.kind} {uuid_of(found)}, the pointer of {self.table!r} "
+                f"says {pointer.uuid}"
+            )
+
+    def _forget(self) -> None:
+        self.metadata, self.view, self.heads = None, None, {}
+
+    @property
+    def current(self) -> TableMetadata | ViewMetadata | None:
+        """The metadata of whatever the name stands for."""
+        return self.view if self.metadata is None else self.metadata
 
     def advance(self, pointer: Pointer, version: int | None, working: Working) -> None:
         """Take over the state of a won swap without reading anything."""
         self.version, self.pointer = version, pointer
-        self.metadata = working.metadata
+        self.metadata, self.view = working.metadata, working.view
         if working.metadata is None:
             self.heads = {}
             return
@@ -91,6 +115,11 @@ class TableState:
     def _forget_old_heads(self) -> None:
         current = self._current()
         self.heads = {snapshot_id: head for snapshot_id, head in self.heads.items() if snapshot_id in current}
+
+
+def uuid_of(metadata: TableMetadata | ViewMetadata) -> str:
+    """What tells a table or view from another that had the same name."""
+    return metadata.view_uuid if isinstance(metadata, ViewMetadata) else metadata.table_uuid
 
 
 def journal_head_of(pointer: Pointer, metadata: TableMetadata | None) -> str | None:

@@ -1,8 +1,8 @@
 """Events for live consumers: CloudEvents 1.0 in structured JSON, a projection of the journal.
 
-Types: ``firn.table.committed`` (one per swap that changed metadata: the metadata log), ``firn.intent.rejected`` (one
-per rejection: the conflict log) and ``firn.intent.dead-lettered``. An event's id is derived from the batch or intent,
-so that a consumer can drop one that is delivered twice.
+Types: ``firn.table.committed`` and ``firn.view.committed`` (one per swap that changed metadata: the metadata log),
+``firn.intent.rejected`` (one per rejection: the conflict log) and ``firn.intent.dead-lettered``. An event's id is
+derived from the batch or intent, so that a consumer can drop one that is delivered twice.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SOURCE: Final = "firn"
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """One CloudEvent; `subject` is the table."""
+    """One CloudEvent; `subject` is the table or view."""
 
     specversion: str = "1.0"
     id: str
@@ -49,7 +49,7 @@ def table_event(segment: Segment, *, events_bytes_max: int) -> Event | None:
     return Event(
         id=batch.batch,
         source=f"{SOURCE}/{batch.daemon}",
-        type="firn.table.committed",
+        type=f"firn.{batch.kind}.committed",
         subject=batch.table,
         time=_time(batch.timestamp_ms),
         data={

@@ -31,6 +31,7 @@ from firn.model.operations.layout import LayoutOperation
 from firn.model.operations.refs import RefOperation
 from firn.model.operations.tables import CreateTable, DropTable, RegisterTable
 from firn.model.operations.upkeep import UpkeepOperation
+from firn.model.operations.views import ViewOperation
 
 __all__ = [
     "INTENT_FIELD",
@@ -67,7 +68,16 @@ INTENT_FIELD: Final = b"intent"
 REPLY_STREAM_PREFIX: Final = "firn:replies:"
 """Where outcomes may be sent to: a writer must not make the daemon write to any other key."""
 
-Intent = FileIntent | CreateTable | RegisterTable | DropTable | RefOperation | UpkeepOperation | LayoutOperation
+Intent = (
+    FileIntent
+    | CreateTable
+    | RegisterTable
+    | DropTable
+    | RefOperation
+    | UpkeepOperation
+    | LayoutOperation
+    | ViewOperation
+)
 
 OPERATIONS: Final[dict[type, str]] = {operation: str(operation.__struct_config__.tag) for operation in get_args(Intent)}
 """Operation name by struct, as on the wire."""

@@ -6,7 +6,7 @@ segment before it; the table's pointer names the newest. `docs/decisions/0003-jo
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -29,6 +29,7 @@ class Batch(_Record, frozen=True, kw_only=True, tag="batch"):
     batch: str
     table: str
     table_uuid: str
+    kind: Literal["table", "view"] = "table"
     sequence: int
     daemon: str
     lock_token: int
@@ -65,6 +66,7 @@ class Decided(_Record, frozen=True, kw_only=True, tag="decided"):
     deliveries: int = 1
     """How often its stream entry was handed to a daemon until it was decided."""
 
+
 class Retried(_Record, frozen=True, kw_only=True, tag="retried"):
     """A swap of this batch that did not come off before the one that did."""
 
@@ -88,6 +90,7 @@ class Checkpoint(_Record, frozen=True, kw_only=True, tag="checkpoint"):
 
     landmarks: dict[str, Landmark] = {}
     """Who made which change (`firn.model.landmark`) after the previous checkpoint and before this segment."""
+
 
 Record = Batch | Decided | Retried | Checkpoint
 

@@ -11,9 +11,12 @@ from typing import Any, Final
 import msgspec
 
 TABLE: Final = "table"
-"""The key of whoever created, registered or dropped the table."""
+"""The key of whoever created, registered or dropped the table or view."""
 
 FORMAT: Final = "format"
+
+VERSION: Final = "view-version"
+"""The key of whoever made a version of a view the current one."""
 
 _REF_OPERATIONS: Final = frozenset({
     "create-branch", "create-tag", "set-ref", "remove-ref", "rename-branch", "fast-forward", "set-retention",
@@ -75,13 +78,17 @@ def keys_of(operation: str, *, ref: str | None, details: Mapping[str, Any]) -> I
         yield f"{kind}:{details.get(member)}"
     elif operation in _REF_OPERATIONS:
         yield from (ref_key(name) for name in (ref, details.get("renamed-to")) if isinstance(name, str))
-    elif operation == "update-properties":
+    elif operation in {"update-properties", "update-view-properties"}:
         yield from (property_key(name) for name in _listed(details, "properties"))
     elif operation == "expire-snapshots":
         yield from (expired_key(snapshot_id) for snapshot_id in _listed(details, "removed"))
         yield from (ref_key(str(name)) for name in _listed(details, "removed-refs"))
     elif operation in {"create-table", "register-table", "drop-table"}:
         yield TABLE
+    elif operation in {"create-view", "drop-view"}:
+        yield from (TABLE, VERSION)
+    elif operation in {"replace-view", "set-current-view-version"}:
+        yield VERSION
     elif operation == "upgrade-format":
         yield FORMAT
 

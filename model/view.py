@@ -15,6 +15,9 @@ from firn.model.schema import Schema
 VIEW_FORMAT_VERSION_MAX: Final = 1
 """Newest format version of views that is read and written."""
 
+AUDIT_PREFIX: Final = "firn."
+"""Begins the keys of a version's summary that say who asked firn for it; they are no part of the definition."""
+
 OPERATION: Final = "operation"
 """Key of a version's summary: ``create`` or ``replace``. The specification once required it and no longer does."""
 

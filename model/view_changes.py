@@ -18,6 +18,7 @@ from firn.model.metadata_check import check_uuid, strip_slashes
 from firn.model.schema import Schema
 from firn.model.schema_rules import validate_schema
 from firn.model.view import (
+    AUDIT_PREFIX,
     NO_VIEW,
     OPERATION,
     VIEW_FORMAT_VERSION_MAX,
@@ -192,12 +193,14 @@ def _check_id(number: int, *, where: str) -> None:
 
 
 def _same_version(one: ViewVersion, other: ViewVersion) -> bool:
-    """Do both mean the same view? When and in which operation they were made does not count, who made them does."""
+    """Do both mean the same view? When and in which operation they were made does not count, with which engine does."""
     return _content(one) == _content(other)
 
 
 def _content(version: ViewVersion) -> ViewVersion:
-    summary = {key: value for key, value in version.summary.items() if key != OPERATION}
+    summary = {
+        key: value for key, value in version.summary.items() if key != OPERATION and not key.startswith(AUDIT_PREFIX)
+    }
     return replace(version, version_id=0, timestamp_ms=0, summary=summary)
 
 

@@ -8,7 +8,7 @@ entry's id never identifies an intent, and a missing group starts again at the s
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Final, Protocol
+from typing import Annotated, Final, Literal, Protocol
 
 import msgspec
 
@@ -91,10 +91,11 @@ class SharedSettings(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
 
 
 class TablePlace(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
-    """Where a table is, as JSON under `StreamNames.table`: a fast copy for writers, never a base for decisions."""
+    """Where a table or view is, as JSON under `StreamNames.table`: a copy for writers, never a base for decisions."""
 
     table_uuid: str
     metadata_location: str
+    kind: Literal["table", "view"] = "table"
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):

@@ -51,7 +51,7 @@ def event_line(event: Event) -> str:
 def _gist(event: Event) -> str:
     data: dict[str, Any] = event.data
     match event.type:
-        case "firn.table.committed":
+        case "firn.table.committed" | "firn.view.committed":
             version = str(data.get("metadata-location") or "dropped").rpartition("/")[2]
             snapshots = data.get("snapshot-ids")
             parts = [f"{data.get('committed', '?')} committed", f"{data.get('rejected', '?')} rejected"]

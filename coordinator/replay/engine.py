@@ -37,6 +37,13 @@ from firn.coordinator.replay.statistics import (
     set_statistics,
 )
 from firn.coordinator.replay.tables import create_table, drop_table, register_table
+from firn.coordinator.replay.views import (
+    create_view,
+    drop_view,
+    replace_view,
+    set_current_view_version,
+    update_view_properties,
+)
 from firn.coordinator.replay.working import Working
 from firn.model.intent import OPERATIONS as INTENT_NAMES
 from firn.model.intent import (
@@ -78,6 +85,7 @@ from firn.model.operations.upkeep import (
     UpdateProperties,
     UpgradeFormat,
 )
+from firn.model.operations.views import CreateView, DropView, ReplaceView, SetCurrentViewVersion, UpdateViewProperties
 from firn.model.planned_on import ref_of
 
 
@@ -164,5 +172,10 @@ OPERATIONS: Final[dict[type, Callable[[Working, Any], Decision]]] = {
     UpdateSchema: update_schema,
     UpdateSpec: update_spec,
     UpdateSortOrder: update_sort_order,
+    CreateView: create_view,
+    ReplaceView: replace_view,
+    UpdateViewProperties: update_view_properties,
+    SetCurrentViewVersion: set_current_view_version,
+    DropView: drop_view,
 }
 """How each operation is replayed; appends that are not staged are grouped (`firn.coordinator.replay.append`)."""

@@ -11,6 +11,8 @@ from firn.model.errors import InvalidInput
 from firn.model.intent import CreateTable, Intent, RegisterTable
 from firn.model.metadata import TableMetadata
 from firn.model.operations.upkeep import SetLocation, UpdateProperties
+from firn.model.operations.views import CreateView, ReplaceView, UpdateViewProperties
+from firn.model.view import ViewMetadata
 from firn.storage.locations import is_within, normalize, overlap
 
 PLACES: Final = ("write.data.path", "write.metadata.path", "write.object-storage.path", "write.folder-storage.path")
@@ -22,9 +24,16 @@ def chooses_places(intent: Intent) -> bool:
 
     Such an intent is a batch of its own, under the lock over all locations.
     """
-    if isinstance(intent, UpdateProperties):
+    if isinstance(intent, UpdateProperties | UpdateViewProperties):
         return not intent.updates.keys().isdisjoint(PLACES)
-    return isinstance(intent, CreateTable | RegisterTable | SetLocation)
+    if isinstance(intent, ReplaceView):
+        return intent.location is not None or not intent.properties.keys().isdisjoint(PLACES)
+    return may_make(intent) or isinstance(intent, SetLocation)
+
+
+def may_make(intent: Intent) -> bool:
+    """Whether the intent may turn a free name into a table or view."""
+    return isinstance(intent, CreateTable | RegisterTable | CreateView)
 
 
 def require_inside(working: Working, location: str, *, where: str) -> str:
@@ -57,8 +66,8 @@ def require_own_places(working: Working, properties: Mapping[str, str]) -> None:
             require_own(working, properties[name], where=f"properties.{name}")
 
 
-def places_beside(metadata: TableMetadata) -> tuple[str, ...]:
-    """Places that the table's properties name and that are not below its location."""
+def places_beside(metadata: TableMetadata | ViewMetadata) -> tuple[str, ...]:
+    """Places that the properties of a table or view name and that are not below its location."""
     found: dict[str, None] = {}
     for name in PLACES:
         value = metadata.properties.get(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from firn.coordinator.replay import rules
@@ -12,7 +13,6 @@ from firn.coordinator.replay.working import Working
 from firn.coordinator.table_catalogs import JOURNAL_HEAD
 from firn.model import metadata_changes
 from firn.model.errors import InvalidInput
-from firn.model.metadata import TableMetadata
 from firn.model.name_mapping import NAME_MAPPING_PROPERTY, name_mapping_from_text
 from firn.model.operations.upkeep import SetLocation, UpdateProperties, UpgradeFormat
 from firn.model.table_properties import ENCRYPTION_KEY_ID, RESERVED
@@ -22,11 +22,9 @@ APPEND_MODES: Final = ("merge", "per-intent")
 
 def update_properties(working: Working, intent: UpdateProperties) -> Applied:
     """Set and remove properties key by key; keys that the intent does not name stay as somebody else has set them."""
-    both = sorted(intent.updates.keys() & set(intent.removals))
-    if both:
-        rules.INVALID_FIELD.refuse(f"sets and removes the same properties: {', '.join(both)}")
+    require_no_contradiction(intent.updates, intent.removals)
     metadata = working.require(table_uuid=intent.table_uuid)
-    require_expected(metadata, intent)
+    require_expected(metadata.properties, intent.expect)
     require_not_reserved(intent)
     require_own_places(working, intent.updates)
     now_ms = working.attempt.now_ms
@@ -70,10 +68,17 @@ def upgrade_format(working: Working, intent: UpgradeFormat) -> Applied:
     return Applied(details={"format-version": changed.format_version})
 
 
-def require_expected(metadata: TableMetadata, intent: UpdateProperties) -> None:
+def require_no_contradiction(updates: Mapping[str, str], removals: Sequence[str]) -> None:
+    """Refuse to set and remove the same property."""
+    both = sorted(updates.keys() & set(removals))
+    if both:
+        rules.INVALID_FIELD.refuse(f"sets and removes the same properties: {', '.join(both)}")
+
+
+def require_expected(properties: Mapping[str, str], expect: Mapping[str, str | None]) -> None:
     """Refuse when a property is not what its writer saw. Prevents: a setting undone by who never knew of it."""
-    for name, value in intent.expect.items():
-        found = metadata.properties.get(name)
+    for name, value in expect.items():
+        found = properties.get(name)
         if found != value:
             rules.EXPECTATION_FAILED.refuse(f"property {name} is {_shown(found)} now, not {_shown(value)}")
 

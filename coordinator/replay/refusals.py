@@ -19,6 +19,7 @@ from firn.model.intent import Intent
 from firn.model.landmark import FORMAT, TABLE, Landmark, expired_key, property_key, ref_key
 from firn.model.operations.refs import RenameBranch
 from firn.model.operations.upkeep import UpdateProperties
+from firn.model.operations.views import UpdateViewProperties
 from firn.model.planned_on import base_of, ref_of
 from firn.model.snapshot import MAIN_BRANCH
 
@@ -74,7 +75,7 @@ def _keys(intent: Intent, refused: Refused) -> Iterator[str]:
     elif refused.rule in _SNAPSHOT_GONE:
         wanted = (getattr(intent, "snapshot_id", None), refused.base_snapshot_id)
         yield from (expired_key(snapshot_id) for snapshot_id in wanted if snapshot_id is not None)
-    elif refused.rule == "expectation-failed" and isinstance(intent, UpdateProperties):
+    elif refused.rule == "expectation-failed" and isinstance(intent, UpdateProperties | UpdateViewProperties):
         yield from (property_key(name) for name in intent.expect if f"property {name} " in refused.message)
     elif refused.rule in _TABLE_CHANGED:
         yield TABLE
@@ -87,7 +88,7 @@ def _explains(landmark: Landmark, refused: Refused) -> bool:
     if refused.rule in _REF_GONE:
         return landmark.operation in _REMOVERS
     if refused.rule == "unknown-table":
-        return landmark.operation == "drop-table"
+        return landmark.operation in {"drop-table", "drop-view"}
     if refused.rule == "ref-moved":
         return landmark.snapshot_id == refused.head_snapshot_id
     return True

@@ -121,7 +121,10 @@ TABLE_UNREADABLE: Final = _rule(
 TABLE_UUID_MISMATCH: Final = _rule(
     "table-uuid-mismatch", "replan", "A commit planned on a dropped table lands in the one that took its name."
 )
-TABLE_EXISTS: Final = _rule("table-exists", "fix", "A table is made over another.")
+TABLE_EXISTS: Final = _rule("table-exists", "fix", "A table or view is made over another.")
+WRONG_KIND: Final = _rule(
+    "wrong-kind", "fix", "A view, which has no files, is given some; or a table is made a query that hides them."
+)
 INVALID_TABLE: Final = _rule("invalid-table", "fix", "A table is made that no engine can read.")
 LOCATION_NOT_ALLOWED: Final = _rule(
     "location-not-allowed", "fix", "A table names files that are not its own, which another's cleanup deletes."
@@ -163,6 +166,18 @@ COLUMN_IN_USE: Final = _rule("column-in-use", "fix", "Nobody can write: a column
 LAYOUT_CONFLICT: Final = _rule(
     "layout-conflict", "replan", "Two changes of partitioning or order end in one that neither writer has asked for."
 )
+
+# Views.
+INVALID_VIEW: Final = _rule(
+    "invalid-view", "fix", "A view is made that no engine can read, or that two read differently."
+)
+VIEW_CONFLICT: Final = _rule(
+    "view-conflict", "replan", "A definition that came meanwhile is undone by a writer who never saw it."
+)
+LOST_DIALECT: Final = _rule(
+    "lost-dialect", "fix", "An engine that could read the view no longer can, and nobody has decided that."
+)
+UNKNOWN_VERSION: Final = _rule("unknown-version", "replan", "A view is set to a definition that it no longer has.")
 
 # Properties, location, format version.
 EXPECTATION_FAILED: Final = _rule(

@@ -24,9 +24,8 @@ TABLE_UUIDS: Final = uuid.UUID("5b0f6a52-6e26-5c1e-8a2c-8d6a7f2f9b11")
 
 def create_table(working: Working, intent: CreateTable) -> Applied:
     """Make the table. Prevents: two tables in one place, where one's cleanup deletes the other's files."""
-    if working.metadata is not None:
-        rules.TABLE_EXISTS.refuse(f"{working.table!r} exists already")
-    location = _location(working, intent.location)
+    working.require_free()
+    location = own_location(working, intent.location)
     require_own_places(working, intent.properties)
     table_uuid = intent.table_uuid or str(uuid.uuid5(TABLE_UUIDS, intent.intent_id))
     if _left_by_an_attempt(working, intent, location, table_uuid=table_uuid):
@@ -58,15 +57,14 @@ def register_table(working: Working, intent: RegisterTable) -> Applied:
     Prevents: one table under two names, whose commits would overwrite each other's; metadata that leads outside the
     places that tables may be in.
     """
-    if working.metadata is not None:
-        rules.TABLE_EXISTS.refuse(f"{working.table!r} exists already")
+    working.require_free()
     metadata_location = _registered_location(working, intent)
     metadata = _readable(working, metadata_location)
     if intent.table_uuid is not None and intent.table_uuid != metadata.table_uuid:
         rules.TABLE_UUID_MISMATCH.refuse(
             f"{metadata_location} is of table {metadata.table_uuid}, not {intent.table_uuid}"
         )
-    _location(working, metadata.location)
+    own_location(working, metadata.location)
     for snapshot in metadata.snapshots:
         if snapshot.manifest_list is not None:
             require_inside(working, snapshot.manifest_list, where=f"snapshot {snapshot.snapshot_id}")
@@ -146,7 +144,7 @@ def default_location(table: str, *, warehouse: str) -> str:
     return "/".join([warehouse.rstrip("/"), *parts])
 
 
-def _location(working: Working, wanted: str | None) -> str:
-    """Where the table is to be: a place where tables may be, and that is no other table's."""
+def own_location(working: Working, wanted: str | None) -> str:
+    """Where a table or view is to be: a place where tables may be, and that is no other table's."""
     location = wanted or default_location(working.table, warehouse=working.placement.warehouse)
     return require_own(working, location, where="location")

@@ -30,6 +30,7 @@ from firn.model.partition_path import partition_path
 from firn.model.snapshot import MAIN_BRANCH, Operation, Snapshot
 from firn.model.snapshot_summary import SummaryBuilder
 from firn.model.table_properties import SUMMARY_PARTITION_LIMIT
+from firn.model.view import ViewMetadata
 from firn.storage.file_system_tables import FileSystemTables
 from firn.storage.manifest_lists import assign_first_row_ids
 
@@ -105,19 +106,22 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Working:
-    """One table under replay; rules read it, `commit` and the table operations change it.
+    """What one name stands for, under replay; rules read it, `commit` and the operations on tables and views change it.
+
+    A table has `metadata`, a view has `view`; a free name has neither, and none has both.
 
     `also_at` are places beside its location where it has files (`Pointer.also_at`). `waiting` are intents queued behind
     the batch, `following` those of the batch behind the one that is replayed. `landmarks` tell who made
     changes without snapshots.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all that one attempt of one batch works on
         self,
         *,
         table: str,
         catalog: Catalog,
         metadata: TableMetadata | None,
+        view: ViewMetadata | None = None,
         heads: dict[int | None, Head],
         reader: TableReader,
         attempt: Attempt,
@@ -127,6 +131,7 @@ class Working:
         self.table = table
         self.base = metadata
         self.metadata = metadata
+        self.view = view
         self.reader = reader
         self.attempt = attempt
         self.placement = placement
@@ -147,6 +152,8 @@ class Working:
 
     def require(self, *, table_uuid: str | None) -> TableMetadata:
         """The table's metadata; refuses when there is no table, or another one than the writer means."""
+        if self.view is not None:
+            rules.WRONG_KIND.refuse(f"{self.table!r} is a view, not a table")
         if self.metadata is None:
             rules.UNKNOWN_TABLE.refuse(f"there is no table {self.table!r}")
         if table_uuid is not None and table_uuid != self.metadata.table_uuid:
@@ -155,6 +162,28 @@ class Working:
                 "it was dropped and made anew"
             )
         return self.metadata
+
+    def require_view(self, *, view_uuid: str | None) -> ViewMetadata:
+        """The view's metadata; refuses when there is no view, or another one than the writer means."""
+        if self.metadata is not None:
+            rules.WRONG_KIND.refuse(f"{self.table!r} is a table, not a view")
+        if self.view is None:
+            rules.UNKNOWN_TABLE.refuse(f"there is no view {self.table!r}")
+        if view_uuid is not None and view_uuid != self.view.view_uuid:
+            rules.TABLE_UUID_MISMATCH.refuse(
+                f"{self.table!r} is view {self.view.view_uuid} now, not {view_uuid}: it was dropped and made anew"
+            )
+        return self.view
+
+    def require_free(self) -> None:
+        """Refuse a name that is a table's or a view's."""
+        if self.current is not None:
+            rules.TABLE_EXISTS.refuse(f"{self.table!r} exists already{', as a view' if self.view else ''}")
+
+    @property
+    def current(self) -> TableMetadata | ViewMetadata | None:
+        """The metadata of whatever the name stands for now."""
+        return self.view if self.metadata is None else self.metadata
 
     def head(self, branch: str) -> Head:
         """The head of `branch` as it is at this point of the replay; refuses a branch that does not exist."""
