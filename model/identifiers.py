@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import lru_cache
 from typing import Final
 
 from firn.model.errors import InvalidInput
@@ -23,6 +24,11 @@ def check_table_name(name: str, *, where: str = "table") -> str:
 
     Raises InvalidInput. Any other character is legal: names are encoded wherever they become a path or a znode.
     """
+    return _checked_table_name(name, where)
+
+
+@lru_cache(maxsize=10_000)
+def _checked_table_name(name: str, where: str) -> str:
     if len(name.encode("utf-8", "surrogatepass")) > TABLE_NAME_BYTES_MAX:
         raise InvalidInput(f"is longer than {TABLE_NAME_BYTES_MAX} bytes", where=where)
     parts = name.split(".")

@@ -24,6 +24,7 @@ from firn.model.intent import (
     Replace,
     added_files,
     digest_of,
+    encode_intent,
     removed_delete_files,
     removed_files,
 )
@@ -32,6 +33,12 @@ from firn.model.limits import Limits
 _UNKNOWN_FIELD: Final = re.compile(r"Object contains unknown field `(.*?)`")
 _MISSING_FIELD: Final = re.compile(r"Object missing required field `(.*?)`")
 _UNKNOWN_OPERATION: Final = re.compile(r"Invalid value '(.*?)' - at `\$\.operation`")
+_OWN_APPEND: Final = b'{"operation":"append",'
+_APPEND: Final = msgspec.json.Decoder(Append)
+_APPEND_DEPTH: Final = 8
+"""Levels of arrays and objects that an append may have where no value is nested."""
+
+_PLAIN: Final = frozenset({str, bool, float})
 _REPLY_NAME: Final = re.compile(r"[A-Za-z0-9._:-]{1,200}")
 
 
@@ -54,6 +61,9 @@ def decode_intent(payload: bytes, *, limits: Limits, reply_prefix: str = REPLY_S
             rule="intent-too-large",
             hint="split the files over several intents",
         )
+    intent = _in_own_spelling(payload, depth_max=limits.json_depth_max)
+    if intent is not None:
+        return DecodedIntent(_checked(intent, limits, reply_prefix), _checked_digest(intent), len(payload))
     try:
         obj = strict_json.loads(
             payload, where="intent", bytes_max=limits.intent_bytes_max, depth_max=limits.json_depth_max
@@ -65,6 +75,27 @@ def decode_intent(payload: bytes, *, limits: Limits, reply_prefix: str = REPLY_S
     except msgspec.ValidationError as error:
         raise _explained(str(error)) from error
     return DecodedIntent(_checked(intent, limits, reply_prefix), _checked_digest(intent), len(payload))
+
+
+def _in_own_spelling(payload: bytes, *, depth_max: int) -> Append | None:
+    """An append that is spelled as `encode_intent` spells it, which nobody can read in another way; else None.
+
+    This takes a quarter of the time. What is wrong with anything else, `strict_json` and `msgspec.convert` say.
+    """
+    if not payload.startswith(_OWN_APPEND) or depth_max < _APPEND_DEPTH:
+        return None
+    try:
+        intent = _APPEND.decode(payload)
+        if all(_is_plain(value) for file in intent.data_files for value in file.partition):
+            return intent if encode_intent(intent) == payload else None
+    except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError):
+        return None
+    return None
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value that may be anything has no more below it, and is no number that only some can read."""
+    return value is None or type(value) in _PLAIN or (type(value) is int and -(2**63) <= value < 2**64)
 
 
 def identity_of(
@@ -182,6 +213,8 @@ def _check_files(intent: FileOperation, limits: Limits) -> None:
 
 
 def _check_unique(names: Sequence[tuple[str, int | None]], *, where: str) -> None:
+    if len(set(names)) == len(names):
+        return
     seen: set[tuple[str, int | None]] = set()
     for name in names:
         if name in seen:
