@@ -12,11 +12,12 @@ from firn.coordinator.cli.answers import advice, answer_to, exit_code_of_answers
 from firn.coordinator.cli.output import Column, complain
 from firn.coordinator.cli.reach import Reach, reaching
 from firn.coordinator.cli.short_text import order_of_keys, schema_of_columns, spec_of_partitions
-from firn.coordinator.cli.table_history import HISTORY_COLUMNS, history_of, history_row
+from firn.coordinator.cli.table_history import HISTORY_COLUMNS, history_row
 from firn.coordinator.cli.table_views import FILE_COLUMNS, file_row, live_files, summary_json, summary_sections
 from firn.coordinator.cli.text import one_line, plural, shown
 from firn.coordinator.client import Answer, Unknown
 from firn.coordinator.client.intents import new_intent_id
+from firn.coordinator.table_history import history_of
 from firn.model import strict_json
 from firn.model.errors import InvalidInput, NotFound
 from firn.model.intent import CreateTable, DropTable, Intent, RegisterTable
