@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -29,6 +29,7 @@ from firn.storage.files import FileStore
 from firn.storage.manifest_lists import check_totals
 from firn.storage.manifest_reader import StoredManifests
 from firn.storage.metadata_files import decode_metadata, digest_of_bytes
+from firn.storage.position_deletes import decode_position_deletes
 from firn.storage.view_files import decode_view
 
 ENCRYPTION_KEY: Final = "encryption.key-id"
@@ -131,14 +132,22 @@ class TableReader:
         """
         assert file.content_offset is not None
         assert file.content_size_in_bytes is not None
-        if file.content_size_in_bytes > self._limits.deletion_vector_bytes_max:
-            raise InvalidInput(
-                f"a deletion vector of {file.content_size_in_bytes} bytes, at most "
-                f"{self._limits.deletion_vector_bytes_max} are read",
-                where=file.file_path,
-            )
+        self._require_readable(file, file.content_size_in_bytes)
         blob = self._files.read_range(file.file_path, offset=file.content_offset, length=file.content_size_in_bytes)
         return from_blob(blob, location=file.file_path, cardinality=file.record_count)
+
+    def position_deletes(self, file: DataFile) -> Mapping[str, DeletionVector]:
+        """The positions in a position delete file, by data file; raises as `deletion_vector`."""
+        self._require_readable(file, file.file_size_in_bytes)
+        data = self._files.read(file.file_path, bytes_max=self._limits.deletion_vector_bytes_max)
+        return decode_position_deletes(data, file_format=file.file_format, location=file.file_path)
+
+    def _require_readable(self, file: DataFile, size: int) -> None:
+        limit = self._limits.deletion_vector_bytes_max
+        if size > limit:
+            raise InvalidInput(
+                f"positions of deleted rows in {size} bytes, at most {limit} are read", where=file.file_path
+            )
 
     def remember(self, manifest: ManifestFile, entries: Sequence[ManifestEntry]) -> None:
         """Cache a manifest that was just written; `entries` are as they were stored, nothing inherited yet."""

@@ -39,7 +39,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     manifest_list_bytes_max: int = 256 * 1024 * 1024
     manifest_bytes_max: int = 256 * 1024 * 1024
     deletion_vector_bytes_max: int = 64 * 1024 * 1024
-    """Size of a deletion vector that is read to merge it with another."""
+    """Size of a deletion vector or position delete file that is read to compare or merge it with another."""
     manifest_cache_bytes_max: int = 256 * 1024 * 1024
     journal_bytes_max: int = 256 * 1024 * 1024
     dedupe_intents_max: int = 50_000

@@ -16,20 +16,23 @@ from firn.coordinator.replay.conflicts import (
 from firn.coordinator.replay.decision import Applied
 from firn.coordinator.replay.delete_rules import (
     bind_deletes,
+    may_apply,
     require_deletes_live,
     require_deletes_not_live,
     require_no_lost_deletes,
     require_same_partition,
 )
+from firn.coordinator.replay.deleted_positions import DeletedPositions
 from firn.coordinator.replay.file_change import FileChange, apply_change
 from firn.coordinator.replay.file_filter import FileFilter
 from firn.coordinator.replay.files_rules import bind_added, require_live, require_not_live
 from firn.coordinator.replay.live_entries import entries_of
-from firn.coordinator.replay.vector_merge import draft_merged, plan_vectors, superseded_vectors
+from firn.coordinator.replay.row_conflicts import require_rows_untouched
+from firn.coordinator.replay.vector_merge import draft_merged, plan_vectors, superseded_deletes
 from firn.coordinator.replay.window import removed_data, window
 from firn.coordinator.replay.working import Working
 from firn.model.datafile import DataFile
-from firn.model.delete_index import referenced_data_file
+from firn.model.delete_index import partition_key, referenced_data_file
 from firn.model.intent import RowDelta
 from firn.model.manifest import ManifestEntry
 from firn.model.snapshot import Snapshot
@@ -66,19 +69,20 @@ def row_delta(working: Working, intent: RowDelta) -> Applied:
     require_live(working, intent.branch, intent.removed_data_files, base_snapshot_id=base)
     require_not_live(head, bound.data)
     require_deletes_not_live(index, bound.deletes)
+    came, positions = WindowDeletes(working, since), DeletedPositions(working)
+    bound = _with_named(working, bound, came, since, positions=positions)
     gone = _gone(working, intent, bound, since, base=base)
     deletes = [file for file in bound.deletes if referenced_data_file(file) not in gone]
     referenced = entries_of(working, intent.branch, bound.references)
     require_same_partition(deletes, [*bound.data, *(entry.data_file for entry in referenced)])
     if since:
-        _require_no_conflict(working, intent, bound, since, referenced, base=base)
+        _require_no_conflict(working, intent, bound, since, referenced, came=came, positions=positions, base=base)
     vectors = [file for file in deletes if file.is_deletion_vector]
-    rewrites_rows = bool(bound.data) and intent.validate == "all"
-    plan = plan_vectors(working, intent, vectors, since=since, rewrites_rows=rewrites_rows)
-    superseded = superseded_vectors(working, intent, {file.referenced_data_file for file in vectors})
+    others = [file for file in deletes if not file.is_deletion_vector]
+    plan = plan_vectors(working, intent, vectors, came=came, positions=positions)
+    superseded = superseded_deletes(working, intent, {path for file in deletes if (path := referenced_data_file(file))})
     removed = require_deletes_live(index, intent.removed_delete_files, superseded=superseded, base=base)
     require_no_lost_deletes(working, intent.branch, removed, added=deletes, removed_data=intent.removed_data_files)
-    others = [file for file in deletes if not file.is_deletion_vector]
     change = FileChange(
         added_data=bound.data,
         added_deletes=[*others, *plan.kept, *draft_merged(working, plan.merged)],
@@ -115,6 +119,28 @@ def _window(working: Working, intent: RowDelta, bound: _Bound) -> tuple[list[Sna
     return window(working, intent.branch, base_snapshot_id=base), base
 
 
+def _with_named(
+    working: Working,
+    bound: _Bound,
+    came: WindowDeletes,
+    since: Sequence[Snapshot],
+    *,
+    positions: DeletedPositions,
+) -> _Bound:
+    """The data files, too, that wide position deletes are for; they are read where others came to their partition.
+
+    Prevents: deletes that report success, of rows that were moved to another file or changed meanwhile.
+    """
+    wide = [file for file in bound.deletes if _is_wide(file)]
+    if not wide or not since:
+        return bound
+    left = {partition_key(e.data_file.spec_id, e.data_file.partition) for _, e in removed_data(working, since)}
+    met = [file for file in wide if partition_key(file.spec_id, file.partition) in left or came.may_reach(file)]
+    own = {file.file_path for file in bound.data}
+    names = [path for file in met for path in positions.named_by_own(file) if path not in own]
+    return msgspec.structs.replace(bound, references=list(dict.fromkeys((*bound.references, *names))))
+
+
 def _gone(
     working: Working, intent: RowDelta, bound: _Bound, since: Sequence[Snapshot], *, base: int | None
 ) -> frozenset[str]:
@@ -140,35 +166,29 @@ def _require_no_conflict(
     since: Sequence[Snapshot],
     referenced: Sequence[ManifestEntry],
     *,
+    came: WindowDeletes,
+    positions: DeletedPositions,
     base: int | None,
 ) -> None:
-    """What came since the base must not concern what the statement read (serializable), nor the rows it writes anew."""
+    """What came since the base must not concern what the statement read (serializable), nor the rows it takes.
+
+    Of rows that go by position the positions decide. Equality deletes tell none: where the intent writes rows anew, one
+    that may have taken them is in its way.
+    """
     if intent.isolation == "serializable":
         require_no_new_data(working, since, reads=bound.reads.may_match, base=base)
-    came = WindowDeletes(working, since)
     require_no_new_deletes(came, entries_of(working, intent.branch, intent.removed_data_files), base=base)
-    own_vectors = {file.referenced_data_file for file in bound.deletes if file.is_deletion_vector}
+    rewrites_rows = bool(bound.data)
     for entry in referenced:
-        path = entry.data_file.file_path
-        # Vectors that meet are merged, or refused by their positions. A file of positions is not read with a vector.
-        positions = [file for file in came.positions(entry.data_file) if not file.is_deletion_vector]
-        if not bound.data:
-            positions = positions if path in own_vectors else []
-        elif path not in own_vectors:
-            positions = came.positions(entry.data_file)
-        for delete in [*positions, *(came.equality(entry) if bound.data else ())]:
+        own = [
+            file for file in bound.deletes if file.content == "position-deletes" and may_apply(file, entry.data_file)
+        ]
+        require_rows_untouched(
+            working, positions, came, entry.data_file, own=own, rewrites_rows=rewrites_rows, base=base
+        )
+        unclear = came.equality(entry) if rewrites_rows else []
+        if rewrites_rows and not own:  # it was read, and what of it made its way into the added rows is not known
+            unclear += came.positions(entry.data_file)
+        for delete in unclear:
+            path = entry.data_file.file_path
             refuse_new_deletes(came.snapshot_of(delete), delete, f"rows of {path}", files=(path,), base=base)
-    if bound.data and not bound.references:
-        _require_untouched_partitions(bound, came, base=base)
-
-
-def _require_untouched_partitions(bound: _Bound, came: WindowDeletes, *, base: int | None) -> None:
-    """Refuse when deletes came to a partition that the intent deletes from, and it does not say in which data files.
-
-    Prevents: a row that was deleted meanwhile coming back as a second version.
-    """
-    for own in bound.deletes:
-        if _is_wide(own):
-            for delete in came.may_reach(own):
-                what = f"rows of the partition that {own.file_path} is for"
-                refuse_new_deletes(came.snapshot_of(delete), delete, what, files=(), base=base)

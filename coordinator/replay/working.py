@@ -82,6 +82,9 @@ class TableReader(Protocol):
     def deletion_vector(self, file: DataFile) -> DeletionVector:
         """The positions in a deletion vector of at most `Limits.deletion_vector_bytes_max` bytes."""
 
+    def position_deletes(self, file: DataFile) -> Mapping[str, DeletionVector]:
+        """The positions in a position delete file of at most as many bytes, by data file."""
+
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     """What tells this attempt from others: `token` goes into every new file name.

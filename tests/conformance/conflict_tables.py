@@ -26,7 +26,10 @@ from firn.model.intent import (
 )
 from firn.model.operations.upkeep import ExpireSnapshots, UpdateProperties, UpgradeFormat
 from firn.model.outcome import Committed, Outcome
+from firn.model.partitioning import PartitionSpec
+from firn.storage.data_files import NewFile
 from firn.storage.manifest_reader import StoredManifests
+from firn.storage.position_deletes import encode_position_deletes
 from firn.storage.puffin import deletion_vector_blob, encode_puffin
 from tests.unit.coordinator.workbench import TABLE, WAREHOUSE, Workbench, new_id
 
@@ -134,19 +137,24 @@ class ConflictTable:
         return self._named(name, file)
 
     def _positions(self, name: str, target: str, *, scoped: bool) -> ContentFile:
-        path = self.known(target).file_path if scoped else None
+        """A position delete file with real bytes: where rows of one file are taken twice, they are read."""
+        file = msgspec.structs.replace(self._bare(target), content="position-deletes")
+        vector = _positions_of(name)
+        data, entry = encode_position_deletes(
+            {self.known(target).file_path: vector},
+            NewFile(location=file.file_path, spec=PartitionSpec(spec_id=0, fields=()), partition=()),
+        )
+        self.bench.files.create(file.file_path, data)
         file = msgspec.structs.replace(
-            self._bare(target), content="position-deletes", record_count=1, referenced_data_file=path,
+            file, record_count=vector.cardinality, file_size_in_bytes=len(data),
+            referenced_data_file=entry.referenced_data_file if scoped else None,
         )  # fmt: skip
         return self._named(name, file)
 
     def _vector(self, name: str, target: str) -> ContentFile:
         """A deletion vector with real bytes: where vectors meet, they are read."""
-        positions = range(2) if "(" in name and "DV" not in name else range(1)
-        if found := VECTOR_RANGE.search(name):
-            positions = range(int(found[1]), int(found[2]))
         data_file, path = self.known(target).file_path, f"{FOLDER}/{next(self._count):03}.puffin"
-        vector = DeletionVector.of(positions)
+        vector = _positions_of(name)
         data, puffin = encode_puffin([deletion_vector_blob(vector, data_file=data_file)])
         self.bench.files.create(path, data)
         bucket = re.search(r"bucket (\d+)", name)
@@ -281,6 +289,13 @@ class ConflictTable:
     def _name(self, file: Any) -> str:
         offset = file.content_offset if file.is_deletion_vector else None
         return self.names.get((file.file_path, offset), "merged")
+
+
+def _positions_of(name: str) -> DeletionVector:
+    """The rows that a delete file of this name deletes."""
+    if found := VECTOR_RANGE.search(name):
+        return DeletionVector.of_range(start=int(found[1]), stop=int(found[2]))
+    return DeletionVector.of(range(2) if "(" in name and "DV" not in name else range(1))
 
 
 def _with_bounds(file: ContentFile, type: str, bounds: tuple[int, int]) -> ContentFile:

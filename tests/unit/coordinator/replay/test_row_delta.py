@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
-
 import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from firn.model.intent import RowDelta
 from firn.model.limits import Limits
-from firn.model.operations.upkeep import UpgradeFormat
-from firn.model.outcome import Committed, Rejected
+from firn.model.outcome import Committed
 from firn.storage.puffin import PuffinFile
 from tests.unit.coordinator.replay.gathering import Gathering
 from tests.unit.coordinator.replay.real_rows import RealRows, field_is, ref
@@ -268,37 +263,6 @@ async def test_equality_deletes_of_other_keys_do_not_stand_in_the_way_of_an_upda
     assert await table.ids() == [0, 1, 2, 4, 5, 6, 7, 8, 9, 30]
 
 
-async def test_position_deletes_of_v2_meet_without_harm_and_an_update_of_their_file_is_refused() -> None:
-    bench = Workbench()
-    async with bench.daemon():
-        table = await RealRows.create(bench, version=2)
-        file = table.data(*TEN)
-        base = await table.commit(table.append(file))
-        for positions in ((0, 1), (1, 2)):
-            await table.commit(table.delta(base, table.positions({file.file_path: positions}, like=file)))
-        update = table.delta(base, table.positions({file.file_path: [5]}, like=file), added=[table.data((50, "eu"))])
-        lost = await table.refused(update)
-    assert lost.rule == "new-deletes"
-    assert await table.ids() == [3, 4, 5, 6, 7, 8, 9]
-
-
-async def test_position_deletes_for_many_files_need_no_names_but_an_untouched_partition() -> None:
-    bench = Workbench()
-    async with bench.daemon():
-        table = await RealRows.create(bench, version=2, partitioned=True)
-        one, two, us = table.data(*TEN), table.data((20, "eu")), table.data((30, "us"), (31, "us"))
-        base = await table.commit(table.append(one, two, us))
-        wide = table.positions({one.file_path: [0], two.file_path: [0]}, like=one)
-        assert wide.referenced_data_file is None
-        await table.commit(table.delta(base, wide))
-        again = table.positions({one.file_path: [1], two.file_path: [0]}, like=one)
-        lost = await table.refused(table.delta(base, again, added=[table.data((21, "eu"))], isolation="snapshot"))
-        other = table.positions({us.file_path: [0]}, like=us)
-        await table.commit(table.delta(base, other, added=[table.data((32, "us"))], isolation="snapshot"))
-    assert lost.rule == "new-deletes"
-    assert await table.ids() == [*range(1, 10), 31, 32]
-
-
 @pytest.mark.parametrize(("version", "form"), [(3, "positions"), (2, "vector"), (1, "equality")])
 async def test_deletes_are_in_the_form_that_the_format_version_has(version: int, form: str) -> None:
     bench = Workbench()
@@ -444,49 +408,3 @@ async def test_a_data_file_is_not_removed_over_deletes_that_came_meanwhile() -> 
             )
         )
     assert (lost.rule, lost.conflicting_snapshot_id) == ("new-deletes", won)
-
-
-async def test_a_vector_over_position_deletes_that_came_meanwhile_is_refused() -> None:
-    """Readers ignore position delete files beside a vector: what the vector has not absorbed would come back."""
-    bench = Workbench()
-    async with bench.daemon():
-        table = await RealRows.create(bench, version=2)
-        file = table.data(*TEN)
-        base = await table.commit(table.append(file))
-        won = await table.commit(table.delta(base, table.positions({file.file_path: [0]}, like=file)))
-        await bench.commit(UpgradeFormat(intent_id=new_id(), table="db.events", format_version=3))
-        lost = await table.refused(table.delta(base, table.vector(file, 1)))
-        await table.commit(table.delta(won, table.vector(file, 0, 1)))
-    assert (lost.rule, lost.conflicting_snapshot_id) == ("new-deletes", won)
-    assert await table.ids() == list(range(2, 10))
-
-
-@settings(max_examples=15)
-@given(st.lists(st.tuples(st.booleans(), st.sets(st.integers(0, 9), min_size=1, max_size=4)), min_size=2, max_size=6))
-async def test_no_row_comes_back_and_none_is_there_twice(deltas: list[tuple[bool, set[int]]]) -> None:
-    """Deletes and updates planned on one base: those that commit are one after the other, whatever their order."""
-    bench = Workbench()
-    async with bench.daemon():
-        table = await RealRows.create(bench)
-        file = table.data(*TEN)
-        base = await table.commit(table.append(file))
-        alive, made, fresh, updated = set(range(10)), set[int](), itertools.count(100), False
-        for updates, positions in deltas:
-            ids = {next(fresh) for _ in positions} if updates else set()
-            added = [table.data(*((id, "eu") for id in sorted(ids)))] if updates else []
-            (outcome,) = await bench.settle(
-                table.delta(base, table.vector(file, *positions), added=added, isolation="snapshot")
-            )
-            if isinstance(outcome, Rejected):
-                assert updates or updated
-                assert outcome.rule == "row-conflict"
-                assert positions - alive
-            else:
-                assert not (updates or updated) or positions <= alive
-                updated = updated or updates
-                alive -= positions
-                made |= ids
-            assert set(await table.ids()) == alive | made
-            assert len(await table.ids()) == len(alive | made)
-            assert len(await table.delete_files()) <= 1
-        assert await table.unsound() == ()

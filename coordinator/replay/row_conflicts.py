@@ -1,0 +1,96 @@
+"""Whether a row that an intent takes was taken by another after its base: the positions decide.
+
+Two deletes of one row are one delete. Where one of the two statements also writes the row anew, it would live on in a
+second version.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from pyroaring import BitMap64
+
+from firn.coordinator.replay import rules
+from firn.coordinator.replay.conflicts import WindowDeletes
+from firn.coordinator.replay.delete_rules import may_apply
+from firn.coordinator.replay.deleted_positions import DeletedPositions
+from firn.coordinator.replay.working import Working
+from firn.model.datafile import DataFile
+from firn.model.snapshot import Snapshot
+
+POSITIONS_TOLD_MAX: Final = 20
+"""Positions that the message of a row conflict lists."""
+
+ONLY_TAKES: Final = frozenset({"delete", "replace"})
+"""Operations of snapshots that write no row anew in another version."""
+
+
+NO_ROWS: Final = BitMap64()
+
+
+def require_rows_untouched(
+    working: Working,
+    positions: DeletedPositions,
+    came: WindowDeletes,
+    data_file: DataFile,
+    *,
+    own: Iterable[DataFile],
+    rewrites_rows: bool,
+    base: int | None,
+) -> None:
+    """Refuse when a row that the intent takes was taken after its base, and one of the two writes it anew.
+
+    `own` are the intent's deletes, `rewrites_rows` whether it may write what it takes anew. Prevents: a row that was
+    deleted or changed meanwhile living on in a second version.
+    """
+    newer = sorted(
+        ((came.snapshot_of(delete), delete) for delete in came.positions(data_file)),
+        key=lambda one: one[0].sequence_number,
+    )
+    if not rewrites_rows and all(snapshot.operation in ONLY_TAKES for snapshot, _ in newer):
+        return
+    path = data_file.file_path
+    ours = NO_ROWS.union(*(positions.own(file, path).bitmap for file in own))
+    if not any(ours & positions.stored(delete, path).bitmap for _, delete in newer):
+        return
+    known = NO_ROWS.union(
+        *(
+            positions.stored(file, path).bitmap
+            for file in position_deletes_at(working, base)
+            if may_apply(file, data_file)
+        )
+    )
+    clash, winner = BitMap64(), None
+    for snapshot, delete in newer:
+        taken = positions.stored(delete, path).bitmap - known
+        if rewrites_rows or snapshot.operation not in ONLY_TAKES:
+            clash |= taken & ours
+            winner = snapshot if winner is None and clash else winner
+        known |= taken  # a newer vector has the rows of the one before it
+    if clash:
+        _refuse(path, clash, winner, base=base)
+
+
+def _refuse(path: str, clash: BitMap64, winner: Snapshot | None, *, base: int | None) -> None:
+    first = ", ".join(map(str, itertools.islice(clash, POSITIONS_TOLD_MAX)))
+    by = "another snapshot" if winner is None else f"snapshot {winner.snapshot_id}"
+    rules.ROW_CONFLICT.refuse(
+        f"{len(clash)} rows of {path} that the intent takes were deleted or changed by {by} meanwhile, "
+        f"at positions {first}{', …' if len(clash) > POSITIONS_TOLD_MAX else ''}",
+        files=(path,),
+        winner=winner,
+        base=base,
+    )
+
+
+def position_deletes_at(working: Working, base: int | None) -> Iterator[DataFile]:
+    """The position deletes and deletion vectors of a snapshot; none where it is not known any more."""
+    assert working.metadata is not None
+    snapshot = None if base is None else working.metadata.snapshot_by_id(base)
+    for manifest in () if snapshot is None else working.manifests_of(snapshot):
+        if manifest.content == "deletes":
+            for entry in working.entries(manifest):
+                if entry.is_live and entry.data_file.content == "position-deletes":
+                    yield entry.data_file
