@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import lru_cache
 from typing import Final
 from urllib.parse import unquote
 
@@ -22,6 +23,10 @@ OBJECT_SCHEMES: Final = frozenset({"s3", "gs", "az", "abfs", "memory"})
 
 # Names of one store that clients write differently; the text after the scheme means the same.
 _SCHEME_ALIASES: Final = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "azure": "az"}
+
+_SEGMENT: Final = r"/[A-Za-z0-9_=,+@-][A-Za-z0-9_=,+@.-]*+"
+_PLAIN: Final = re.compile(rf"(?:(?:s3|gs|az|abfs|memory)://[a-z0-9][a-z0-9.-]*+)?(?:{_SEGMENT})++")
+"""Locations of nothing but harmless characters in their one spelling: nearly all of them."""
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _DECODE_ROUNDS: Final = 3  # %252e is %2e is a dot to a reader that decodes twice
@@ -44,6 +49,8 @@ def normalize(location: str, *, where: str = "location") -> str:
     not an absolute location of a known scheme, and for every spelling that could mean another place to somebody else:
     ``.`` and ``..`` segments (percent-encoded too), control characters, lone surrogates, more than 4 KiB.
     """
+    if len(location) <= LOCATION_BYTES_MAX and _PLAIN.fullmatch(location) is not None:
+        return location
     _check_characters(location, where=where)
     scheme = scheme_of(location)
     if scheme == FILE_SCHEME:
@@ -65,7 +72,12 @@ def normalize(location: str, *, where: str = "location") -> str:
 
 def is_within(path: str, root: str) -> bool:
     """Is `path` strictly below `root`? Both are normalised first; what cannot be normalised raises `InvalidInput`."""
-    return normalize(path).startswith(_with_slash(normalize(root)))
+    return normalize(path).startswith(_folder(root))
+
+
+@lru_cache(maxsize=10_000)
+def _folder(root: str) -> str:
+    return _with_slash(normalize(root))
 
 
 def overlap(a: str, b: str) -> bool:

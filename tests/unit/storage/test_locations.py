@@ -1,10 +1,14 @@
 """No spelling of a path leads out of its table."""
 
+import re
+from unittest import mock
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from firn.model.errors import InvalidInput
+from firn.storage import locations
 from firn.storage.locations import LOCATION_BYTES_MAX, is_within, join, normalize, overlap, scheme_of
 
 
@@ -139,3 +143,21 @@ def test_what_is_accepted_as_inside_has_no_step_upwards_however_it_is_decoded(ta
             rest.replace("%25", "%").replace("%2e", ".").replace("%2E", ".").replace("%2f", "/").replace("%2F", "/")
         )
         assert ".." not in decoded.replace("%5c", "/").replace("\\", "/").split("/")
+
+
+@given(
+    st.sampled_from(["", "s3://b", "memory://B.x", "abfs://a-b", "http://h"]),
+    st.lists(st.text(alphabet=st.sampled_from("abZ09._-=%:@~ \n\\é"), max_size=4), max_size=4),
+)
+def test_plain_locations_are_as_normal_as_the_long_way_says(start, segments):
+    location = "/".join([start, *segments])
+    with mock.patch.object(locations, "_PLAIN", re.compile(r"(?!)")):
+        slow = _normal_or_refused(location)
+    assert _normal_or_refused(location) == slow
+
+
+def _normal_or_refused(location):
+    try:
+        return normalize(location)
+    except InvalidInput as error:
+        return str(error)
