@@ -9,6 +9,7 @@ from collections.abc import Callable
 import msgspec
 import structlog
 
+from firn.coordinator.backlog import Backlog
 from firn.coordinator.lanes import Lanes
 from firn.coordinator.metrics import Metrics
 from firn.coordinator.pending import Pending
@@ -18,7 +19,7 @@ from firn.model.errors import FirnError, InvalidIntent
 from firn.model.intent_codec import DecodedIntent, check_age, decode_intent, identity_of
 from firn.model.limits import Limits
 from firn.model.sharding import shard_of
-from firn.storage.intent_streams import FIRST_ID, Entry, IntentStreams, SharedSettings
+from firn.storage.intent_streams import Entry, IntentStreams, SharedSettings
 
 TAKE_COUNT = 512
 """Entries per shard and read."""
@@ -26,7 +27,9 @@ TAKE_COUNT = 512
 BLOCK_MS = 500
 """How long one read waits for an entry; also how soon a newly owned shard is noticed."""
 
-RECLAIM_COUNT = 512
+HELD_BLOCK_MS = 20
+"""The same while tables are held back: lanes drain meanwhile."""
+
 JANITOR_S = 60.0
 """How often entries are looked for that were delivered here and got lost on the way (a lost reply)."""
 
@@ -66,7 +69,7 @@ class Intake:
         self._metrics = metrics
         self._limits = limits
         self.announcement = msgspec.json.encode(SharedSettings(shards=shards))
-        self._caught_up: set[int] = set()
+        self._backlogs: dict[int, Backlog] = {}
         self._epoch = ""
         self._groups_seen = -1
         self._janitor_at = 0.0
@@ -82,7 +85,8 @@ class Intake:
 
     def forget(self, shards: set[int]) -> None:
         """These shards were given up: should they come back, what was delivered and not settled is taken up again."""
-        self._caught_up -= shards
+        for shard in shards:
+            self._backlogs.pop(shard, None)
 
     async def run(self) -> None:
         """Take entries until stopped. Failures of Redis are waited out; no delivery is counted meanwhile.
@@ -91,7 +95,6 @@ class Intake:
         """
         while not self._stopping:
             try:
-                await self._lanes.room()
                 await self._round()
                 self._hears(answers=True)
             except (FirnError, OSError) as error:
@@ -99,7 +102,8 @@ class Intake:
                     self._complains_at = time.monotonic() + COMPLAINT_S
                     self._log.warning("intake waits", reason=str(error))
                 self._hears(answers=False)
-                self._caught_up.clear()
+                for backlog in self._backlogs.values():
+                    backlog.start_over()
                 await asyncio.sleep(RETRY_S)
 
     def _hears(self, *, answers: bool) -> None:
@@ -108,23 +112,39 @@ class Intake:
 
     async def _round(self) -> None:
         shards = self._owned()
-        self._caught_up &= set(shards)
+        self._follow(shards)
         if not shards:
             await asyncio.sleep(RETRY_S / 5)
             return
         await self._check_epoch()
-        for shard in shards:
-            if shard not in self._caught_up:
-                await self._reclaim(shard, min_idle_ms=0)
-                self._caught_up.add(shard)
         if time.monotonic() >= self._janitor_at:
             self._janitor_at = time.monotonic() + JANITOR_S
-            await self._tidy(shards)
+            await self._tidy()
         if time.monotonic() >= self._measure_at:
             self._measure_at = time.monotonic() + MEASURE_S
-            await self._measure(shards)
-        for entry in await self._streams.take(shards, consumer=self._consumer, count=TAKE_COUNT, block_ms=BLOCK_MS):
-            await self._accept(entry)
+            await self._measure()
+        stepped = [await backlog.step() for backlog in list(self._backlogs.values())]
+        held_back = sum(backlog.tables for backlog in self._backlogs.values())
+        ready = [backlog.shard for backlog in self._backlogs.values() if backlog.caught_up]
+        if not ready or held_back >= self._limits.held_back_tables_max:
+            await asyncio.sleep(0 if any(stepped) else HELD_BLOCK_MS / 1000)
+            return
+        block_ms = 0 if any(stepped) else HELD_BLOCK_MS if held_back else BLOCK_MS
+        for entry in await self._streams.take(ready, consumer=self._consumer, count=TAKE_COUNT, block_ms=block_ms):
+            backlog = self._backlogs.get(entry.shard)
+            if backlog is not None:  # else the shard was given up meanwhile: whoever has it now finds the entry
+                await backlog.offer(entry)
+
+    def _follow(self, shards: list[int]) -> None:
+        """Have a backlog for each owned shard, and for no other."""
+        for shard in self._backlogs.keys() - set(shards):
+            del self._backlogs[shard]
+        for shard in shards:
+            if shard not in self._backlogs:
+                self._backlogs[shard] = Backlog(
+                    shard, shards=self._shards, streams=self._streams, lanes=self._lanes, consumer=self._consumer,
+                    accept=self._accept,
+                )  # fmt: skip
 
     async def _check_epoch(self) -> None:
         """Notice an emptied Redis: its groups had to be made anew, and its content has another identity."""
@@ -140,50 +160,30 @@ class Intake:
                 hint="Redis lost its data: undecided intents are gone until their writers resubmit them",
             )  # fmt: skip
             self._lanes.new_epoch()
-            self._caught_up.clear()
+            self._backlogs.clear()
+            self._follow(self._owned())
         self._epoch = epoch
 
-    async def _tidy(self, shards: list[int]) -> None:
-        for shard in shards:
-            await self._reclaim(shard, min_idle_ms=int(JANITOR_S * 1000))
+    async def _tidy(self) -> None:
+        for shard, backlog in list(self._backlogs.items()):
+            if (await self._streams.lag(shard)).pending > self._lanes.count_under_way(shard) + backlog.entries:
+                backlog.look_for_lost(min_idle_ms=int(JANITOR_S * 1000))
             await self._streams.trim(shard)
 
-    async def _measure(self, shards: list[int]) -> None:
+    async def _measure(self) -> None:
         """How far behind the owned shards are."""
-        for shard in shards:
+        for shard in list(self._backlogs):
             lag = await self._streams.lag(shard)
             self._metrics.lag.labels(str(shard)).set(lag.undelivered or 0)
             self._metrics.pending.labels(str(shard)).set(lag.pending)
-
-    async def _reclaim(self, shard: int, *, min_idle_ms: int) -> None:
-        """Take over what was delivered and never settled: by a daemon that died, or by this one over a lost reply.
-
-        Reclaiming counts as a delivery, and an entry with too many of them is poison; so nothing is reclaimed as long
-        as all that is pending is under way here, however long a server that it needs is away.
-        """
-        if (await self._streams.lag(shard)).pending <= self._lanes.count_under_way(shard):
-            return
-        after = FIRST_ID
-        while True:
-            await self._lanes.room()
-            entries = await self._streams.reclaim(
-                shard, consumer=self._consumer, min_idle_ms=min_idle_ms, count=RECLAIM_COUNT, after=after
-            )
-            if not entries:
-                return
-            after = entries[-1].entry_id
-            self._log.info("entries reclaimed", shard=shard, entries=len(entries))
-            for entry in entries:
-                await self._accept(entry)
+        self._metrics.held_back_intents.set(sum(backlog.entries for backlog in self._backlogs.values()))
 
     async def _accept(self, entry: Entry) -> None:
-        if self._lanes.under_way(entry.shard, entry.entry_id):
-            return
+        """Hand an entry, which counts as under way, to its lane, or set it aside."""
         try:
             decoded = await self._decode(entry)
         except InvalidIntent as error:
             identity = identity_of(entry.payload or b"", limits=self._limits, reply_prefix=self._streams.names.replies)
-            self._lanes.admit(entry.shard, entry.entry_id, size=0)
             self._publisher.dead_letter(
                 entry, rule=error.rule, message=str(error), identity=identity, epoch=self._epoch
             )
@@ -191,6 +191,7 @@ class Intake:
         home = shard_of(decoded.intent.table, shards=self._shards)
         if home != entry.shard:
             await self._streams.move(entry, to_shard=home)
+            self._lanes.settled([(entry.shard, entry.entry_id)])
             self._metrics.moved.inc()
             return
         self._lanes.put(

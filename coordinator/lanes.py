@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
+from typing import Final
 
+import msgspec
 import structlog
 
 from firn.coordinator.lane import Lane, Workshop
@@ -15,6 +17,16 @@ IDLE_SWEEP_S = 30.0
 """How often idle lanes are dropped; their state is read again when an intent comes."""
 
 
+class _Held(msgspec.Struct):
+    """What a lane has under way: queued, being committed or being published."""
+
+    intents: int = 0
+    bytes: int = 0
+
+
+_NOTHING: Final = _Held()
+
+
 class Lanes:
     """Lanes by table, and which stream entries are under way in them."""
 
@@ -22,34 +34,42 @@ class Lanes:
         self._shop = shop
         self._lanes: dict[str, Lane] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._under_way: dict[tuple[int, str], int] = {}
+        self._under_way: dict[tuple[int, str], tuple[str | None, int]] = {}
         self._counts: Counter[int] = Counter()
+        self._held: dict[str, _Held] = {}
         self._bytes = 0
-        self._room = asyncio.Event()
-        self._room.set()
         self._log = structlog.get_logger()
 
-    def put(self, pending: Pending) -> bool:
-        """Queue an intent in its table's lane; False when this very entry is under way already."""
-        key = (pending.entry.shard, pending.entry.entry_id)
-        if key in self._under_way:
-            return False
-        self.admit(pending.entry.shard, pending.entry.entry_id, size=pending.decoded.size)
+    def put(self, pending: Pending) -> None:
+        """Queue an intent, whose entry was admitted, in its table's lane."""
         table = pending.decoded.intent.table
         lane = self._lanes.get(table)
         if lane is None:
             lane = self._start(table)
         lane.put(pending)
-        return True
 
-    def admit(self, shard: int, entry_id: str, *, size: int) -> None:
-        """Count an entry as under way, until `settled`."""
-        self._under_way[shard, entry_id] = size
+    def has_room(self, table: str) -> bool:
+        """Whether a table's lane may take another intent: it may hold as many bytes as are free, so there are always
+        some for a lane that holds none.
+        """
+        held, free = self._held.get(table, _NOTHING), self._shop.limits.buffered_bytes_max - self._bytes
+        return held.intents < self._shop.limits.lane_intents_max and held.bytes < free
+
+    def has_drained(self, table: str) -> bool:
+        """Whether a lane that was full has room for so much that it is worth reading."""
+        held, free = self._held.get(table, _NOTHING), self._shop.limits.buffered_bytes_max - self._bytes
+        return 2 * held.intents <= self._shop.limits.lane_intents_max and 2 * held.bytes < free
+
+    def admit(self, shard: int, entry_id: str, *, table: str | None, size: int) -> None:
+        """Count an entry as under way, until `settled`; `table` None: it will be in no lane."""
+        self._under_way[shard, entry_id] = table, size
         self._counts[shard] += 1
         self._bytes += size
+        if table is not None:
+            held = self._held.setdefault(table, _Held())
+            held.intents += 1
+            held.bytes += size
         self._shop.metrics.buffered_bytes.set(self._bytes)
-        if self._bytes >= self._shop.limits.buffered_bytes_max:
-            self._room.clear()
 
     def under_way(self, shard: int, entry_id: str) -> bool:
         """Whether the entry is queued, being committed or being published here."""
@@ -62,13 +82,18 @@ class Lanes:
     def settled(self, entries: Sequence[tuple[int, str]]) -> None:
         """These entries have been told and acknowledged, or are given up here."""
         for entry in entries:
-            size = self._under_way.pop(entry, None)
-            if size is not None:
-                self._bytes -= size
-                self._counts[entry[0]] -= 1
+            if entry not in self._under_way:
+                continue
+            table, size = self._under_way.pop(entry)
+            self._bytes -= size
+            self._counts[entry[0]] -= 1
+            if table is not None:
+                held = self._held[table]
+                held.intents -= 1
+                held.bytes -= size
+                if not held.intents:
+                    del self._held[table]
         self._shop.metrics.buffered_bytes.set(self._bytes)
-        if self._bytes < self._shop.limits.buffered_bytes_max:
-            self._room.set()
 
     def new_epoch(self) -> None:
         """Redis was emptied: its entry ids begin anew, so those under way say nothing about the ones to come.
@@ -76,10 +101,6 @@ class Lanes:
         The intents themselves go on; should one come again under a new entry, it gets the same outcome.
         """
         self.settled(list(self._under_way))
-
-    async def room(self) -> None:
-        """Wait until intents may be taken: back-pressure when the lanes hold too much."""
-        await self._room.wait()
 
     @property
     def unreadable(self) -> dict[str, str]:

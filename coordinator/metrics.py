@@ -89,6 +89,10 @@ class Metrics:
         self.buffered_bytes = Gauge(
             "firn_buffered_bytes", "Payload bytes of intents taken and not yet decided.", registry=self.registry
         )
+        self.held_back_intents = Gauge(
+            "firn_held_back_intents", "Entries of tables whose lanes are full, which wait in their streams.",
+            registry=self.registry,
+        )  # fmt: skip
         self.unreadable_tables = Gauge(
             "firn_unreadable_tables", "Tables whose stored files do not pass their checks.", registry=self.registry
         )

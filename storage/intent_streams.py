@@ -85,9 +85,14 @@ class StreamNames(msgspec.Struct, frozen=True):
 
 
 class SharedSettings(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
-    """What daemons and writers must agree on, as JSON under `StreamNames.settings`."""
+    """What daemons and writers must agree on, as JSON under `StreamNames.settings`.
+
+    `warehouse` and `allowed` say where tables may be, for dry runs; a daemon decides by its own settings.
+    """
 
     shards: Annotated[int, msgspec.Meta(ge=1, le=SHARDS_MAX)] = SHARDS_DEFAULT
+    warehouse: str | None = None
+    allowed: tuple[str, ...] = ()
 
 
 class TablePlace(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
@@ -110,6 +115,28 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     payload: bytes | None
     deliveries: int
     fields: dict[bytes, bytes] = {}
+
+
+class Delivered(msgspec.Struct, frozen=True):
+    """An entry that was handed out and is not settled, without what is in it."""
+
+    entry_id: str
+    deliveries: int
+
+
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """An entry as it stands in its stream, for people who ask.
+
+    ``waiting``: nobody was handed it yet. ``taken``: `consumer` was, `idle_ms` ago the last time. ``settled``: its
+    outcome was told, and it goes with the next trim.
+    """
+
+    entry_id: str
+    payload: bytes | None
+    state: Literal["waiting", "taken", "settled"]
+    consumer: str | None = None
+    deliveries: int = 0
+    idle_ms: int = 0
 
 
 class Settlement(msgspec.Struct, frozen=True, kw_only=True):
@@ -154,6 +181,18 @@ def check_payload(payload: bytes, *, bytes_max: int) -> None:
     """Refuse an intent that is over the limit, before it goes anywhere."""
     if len(payload) > bytes_max:
         raise InvalidIntent(f"{len(payload)} bytes are more than the limit of {bytes_max}", rule="intent-too-large")
+
+
+def id_order(entry_id: str) -> tuple[int, int]:
+    """What entry ids are ordered by: milliseconds and a number within them."""
+    milliseconds, _, sequence = entry_id.partition("-")
+    return int(milliseconds), int(sequence or 0)
+
+
+def id_after(entry_id: str) -> str:
+    """The smallest id after another."""
+    milliseconds, sequence = id_order(entry_id)
+    return f"{milliseconds}-{sequence + 1}"
 
 
 def entry_of(shard: int, entry_id: str, fields: dict[bytes, bytes], *, deliveries: int) -> Entry:
@@ -201,19 +240,26 @@ class IntentStreams(Protocol):
     async def take(self, shards: Sequence[int], *, consumer: str, count: int, block_ms: int) -> list[Entry]:
         """Up to `count` entries a shard that nobody was handed yet, in order; wait up to `block_ms` for the first.
 
-        Entries whose reply got lost stay pending: `reclaim` finds them.
+        Entries whose reply got lost stay pending: `read_again` gets them.
         """
         ...
 
-    async def reclaim(
-        self, shard: int, *, consumer: str, min_idle_ms: int, count: int, after: str = FIRST_ID
-    ) -> list[Entry]:
-        """Take over the oldest entries, anybody's, that were handed out at least `min_idle_ms` ago and not settled.
+    async def pending(self, shard: int, *, start: str = FIRST_ID, count: int, min_idle_ms: int = 0) -> list[Delivered]:
+        """Entries that were handed out, to anybody, at least `min_idle_ms` ago, and are not settled.
 
-        At most `count`, in order, and only those after the entry id `after`: to go on from there. Each one's
-        `deliveries` grows.
-        `min_idle_ms` has to be longer than the longest commit, or 0 by a new owner of the shard.
+        The first `count` from the entry id `start` on, in order.
         """
+        ...
+
+    async def read_again(self, shard: int, found: Sequence[Delivered], *, consumer: str) -> list[Entry]:
+        """Take these entries over, in order, without counting it as a delivery.
+
+        Those that have been settled or deleted meanwhile are left out.
+        """
+        ...
+
+    async def count_delivery(self, shard: int, entries: Sequence[Entry], *, consumer: str) -> list[Entry]:
+        """Count that these entries, which were read again, are handed out once more; them with their `deliveries`."""
         ...
 
     async def settle(self, batch: Sequence[Settlement]) -> None:
@@ -252,6 +298,10 @@ class IntentStreams(Protocol):
         ...
 
     async def lag(self, shard: int) -> ShardLag: ...
+
+    async def standing(self, shard: int, *, after: str = FIRST_ID, count: int = 100) -> list[Standing]:
+        """Entries of a stream after an id, in order, and how far each has come. Looks only: nothing is handed out."""
+        ...
 
     async def move(self, entry: Entry, *, to_shard: int) -> str:
         """Add an entry that came on the wrong shard to the right one, then acknowledge it; the new entry id."""

@@ -24,13 +24,16 @@ from firn.storage.intent_streams import (
     OUTCOME_FIELD,
     PAYLOAD_BYTES_MAX,
     REPLY_LENGTH_MAX,
+    Delivered,
     Entry,
     Message,
     Settlement,
     ShardLag,
+    Standing,
     StreamNames,
     check_payload,
     entry_of,
+    id_order,
 )
 
 _Result = TypeVar("_Result")
@@ -102,7 +105,7 @@ class MemoryRedis:
 
     def delete_entry(self, stream: str, entry_id: str) -> None:
         """Delete an entry, pending or not, as XDEL and MAXLEN do."""
-        self.streams[stream].entries.pop(_parsed(entry_id), None)
+        self.streams[stream].entries.pop(id_order(entry_id), None)
 
     # Commands --------------------------------------------------------------------------------------------------------
 
@@ -123,7 +126,7 @@ class MemoryRedis:
         found = self.streams.get(stream)
         if found is None:
             return []
-        start = _parsed(after)
+        start = id_order(after)
         ids = sorted(entry_id for entry_id in found.entries if entry_id > start)[:count]
         return [Message(_text(entry_id), found.entries[entry_id].get(field.encode(), b"")) for entry_id in ids]
 
@@ -187,7 +190,7 @@ class MemoryStreams:
     async def holds(self, shard: int, entry_id: str) -> bool:
         await self._turn()
         stream = self._server.streams.get(self._names.intents(shard))
-        return stream is not None and _parsed(entry_id) in stream.entries
+        return stream is not None and id_order(entry_id) in stream.entries
 
     async def take(self, shards: Sequence[int], *, consumer: str, count: int, block_ms: int) -> list[Entry]:
         deadline = asyncio.get_running_loop().time() + block_ms / 1000
@@ -198,25 +201,42 @@ class MemoryStreams:
                 return taken
             await asyncio.sleep(_POLL_S)
 
-    async def reclaim(
-        self, shard: int, *, consumer: str, min_idle_ms: int, count: int, after: str = FIRST_ID
-    ) -> list[Entry]:
+    async def pending(self, shard: int, *, start: str = FIRST_ID, count: int, min_idle_ms: int = 0) -> list[Delivered]:
+        await self._turn()
+        _, group = self._group(shard)
+        now_ms = self._server.now_ms()
+        found = [
+            Delivered(_text(entry_id), pending.deliveries)
+            for entry_id, pending in sorted(group.pending.items())
+            if entry_id >= id_order(start) and now_ms - pending.since_ms >= min_idle_ms
+        ]
+        return found[:count]
+
+    async def read_again(self, shard: int, found: Sequence[Delivered], *, consumer: str) -> list[Entry]:
         await self._turn()
         stream, group = self._group(shard)
-        now_ms = self._server.now_ms()
-        claimed: list[Entry] = []
-        for entry_id, pending in sorted(group.pending.items()):
-            if entry_id <= _parsed(after) or now_ms - pending.since_ms < min_idle_ms:
+        entries: list[Entry] = []
+        for one in found:
+            entry_id = id_order(one.entry_id)
+            pending = group.pending.get(entry_id)
+            if pending is None:
                 continue
             if entry_id not in stream.entries:
                 del group.pending[entry_id]
                 self._entries_lost += 1
                 continue
-            if len(claimed) == count:
-                break
-            pending.consumer, pending.since_ms, pending.deliveries = consumer, now_ms, pending.deliveries + 1
-            claimed.append(entry_of(shard, _text(entry_id), stream.entries[entry_id], deliveries=pending.deliveries))
-        return claimed
+            pending.consumer, pending.since_ms = consumer, self._server.now_ms()
+            entries.append(entry_of(shard, one.entry_id, stream.entries[entry_id], deliveries=pending.deliveries))
+        return entries
+
+    async def count_delivery(self, shard: int, entries: Sequence[Entry], *, consumer: str) -> list[Entry]:
+        await self._turn()
+        _, group = self._group(shard)
+        for entry in entries:
+            pending = group.pending.get(id_order(entry.entry_id))
+            if pending is not None:
+                pending.consumer, pending.deliveries = consumer, entry.deliveries + 1
+        return [msgspec.structs.replace(entry, deliveries=entry.deliveries + 1) for entry in entries]
 
     async def settle(self, batch: Sequence[Settlement]) -> None:
         def effect() -> None:
@@ -273,6 +293,28 @@ class MemoryStreams:
             entries_added=stream.added,
             oldest_entry_ms=None if oldest is None else oldest[0],
         )
+
+    async def standing(self, shard: int, *, after: str = FIRST_ID, count: int = 100) -> list[Standing]:
+        await self._turn()
+        stream = self._server.streams.get(self._names.intents(shard), _Stream())
+        group = stream.group or _Group()
+        found: list[Standing] = []
+        for entry_id in sorted(known for known in stream.entries if known > id_order(after))[:count]:
+            pending = group.pending.get(entry_id)
+            payload = stream.entries[entry_id].get(INTENT_FIELD.encode())
+            one = Standing(entry_id=_text(entry_id), payload=payload, state="settled")
+            if entry_id > group.last:
+                one = msgspec.structs.replace(one, state="waiting")
+            elif pending is not None:
+                one = msgspec.structs.replace(
+                    one,
+                    state="taken",
+                    consumer=pending.consumer,
+                    deliveries=pending.deliveries,
+                    idle_ms=self._server.now_ms() - pending.since_ms,
+                )
+            found.append(one)
+        return found
 
     async def move(self, entry: Entry, *, to_shard: int) -> str:
         fields = entry.fields if entry.payload is None else {INTENT_FIELD.encode(): entry.payload}
@@ -379,12 +421,7 @@ class MemoryStreams:
     def _ack(self, shard: int, entry_id: str) -> None:
         stream = self._server.streams.get(self._names.intents(shard))
         if stream is not None and stream.group is not None:
-            stream.group.pending.pop(_parsed(entry_id), None)
-
-
-def _parsed(entry_id: str) -> Id:
-    milliseconds, _, sequence = entry_id.partition("-")
-    return int(milliseconds), int(sequence or 0)
+            stream.group.pending.pop(id_order(entry_id), None)
 
 
 def _text(entry_id: Id) -> str:

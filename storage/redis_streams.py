@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+import msgspec
 import redis.exceptions as rx
 import structlog
 from redis.asyncio import Redis, RedisCluster
@@ -26,13 +27,17 @@ from firn.storage.intent_streams import (
     PAYLOAD_BYTES_MAX,
     REPLY_LENGTH_MAX,
     REPLY_TTL_S,
+    Delivered,
     Entry,
     Message,
     Settlement,
     ShardLag,
+    Standing,
     StreamNames,
     check_payload,
     entry_of,
+    id_after,
+    id_order,
 )
 from firn.storage.redis_errors import redis_errors
 
@@ -121,38 +126,38 @@ class RedisStreams:
                 await self._ensure_group(shard)
             return []  # so that the caller sees `groups_created` before any entry
 
-    async def reclaim(
-        self, shard: int, *, consumer: str, min_idle_ms: int, count: int, after: str = FIRST_ID
-    ) -> list[Entry]:
-        stream = self._names.intents(shard)
-        async with redis_errors("reclaim"):
-            claimed: list[tuple[bytes, dict[bytes, bytes]]] = []
-            start: bytes | str = _after(after)
-            while len(claimed) < count:
-                try:
-                    start, part, *deleted = await self._redis.xautoclaim(
-                        stream, GROUP, consumer, min_idle_ms, start_id=start, count=count - len(claimed)
-                    )
-                except rx.ResponseError as error:
-                    if not str(error).startswith("NOGROUP"):
-                        raise
-                    await self._ensure_group(shard)
-                    return []
-                claimed += [(entry_id, fields) for entry_id, fields in part if fields is not None]
-                self._count_lost(shard, deleted[0] if deleted else [])
-                if start == b"0-0":
-                    break
-            if not claimed:
+    async def pending(self, shard: int, *, start: str = FIRST_ID, count: int, min_idle_ms: int = 0) -> list[Delivered]:
+        async with redis_errors("pending"):
+            try:
+                found = await self._redis.xpending_range(
+                    self._names.intents(shard), GROUP, min=start, max="+", count=count, idle=min_idle_ms or None
+                )
+            except rx.ResponseError as error:
+                if not str(error).startswith("NOGROUP"):
+                    raise
+                await self._ensure_group(shard)
                 return []
-            ids = [entry_id for entry_id, _ in claimed]
-            pending = await self._redis.xpending_range(
-                stream, GROUP, min=ids[0], max=ids[-1], count=100 * len(ids), consumername=consumer
-            )
-            deliveries = {found["message_id"]: found["times_delivered"] for found in pending}
+        return [Delivered(_text(one["message_id"]), one["times_delivered"]) for one in found]
+
+    async def read_again(self, shard: int, found: Sequence[Delivered], *, consumer: str) -> list[Entry]:
+        claimed: dict[str, tuple[dict[bytes, bytes], int]] = {}
+        async with redis_errors("read_again"):
+            for deliveries, ids in _by_deliveries(found):
+                entries = await self._claim(shard, ids, consumer=consumer, deliveries=deliveries)
+                claimed |= {_text(entry_id): (fields, deliveries) for entry_id, fields in entries if fields is not None}
+            missing = [one.entry_id for one in found if one.entry_id not in claimed]
+            await self._count_lost(shard, missing)
         return [
-            entry_of(shard, _text(entry_id), fields, deliveries=deliveries.get(entry_id, 1))
-            for entry_id, fields in claimed
+            entry_of(shard, one.entry_id, claimed[one.entry_id][0], deliveries=claimed[one.entry_id][1])
+            for one in found
+            if one.entry_id in claimed
         ]
+
+    async def count_delivery(self, shard: int, entries: Sequence[Entry], *, consumer: str) -> list[Entry]:
+        async with redis_errors("count_delivery"):
+            for deliveries, ids in _by_deliveries(entries):
+                await self._claim(shard, ids, consumer=consumer, deliveries=deliveries + 1, justid=True)
+        return [msgspec.structs.replace(entry, deliveries=entry.deliveries + 1) for entry in entries]
 
     async def settle(self, batch: Sequence[Settlement]) -> None:
         if not batch:
@@ -204,9 +209,9 @@ class RedisStreams:
             # Pending entries only come from beyond what was delivered, so neither bound can be too high by the time
             # that the trim arrives.
             pending = await self._redis.xpending(stream, GROUP)
-            keep_from = _after(_text(group["last-delivered-id"]))
+            keep_from = id_after(_text(group["last-delivered-id"]))
             if pending["min"] is not None:
-                keep_from = min(keep_from, _text(pending["min"]), key=_parsed)
+                keep_from = min(keep_from, _text(pending["min"]), key=id_order)
             removed: int = await self._redis.xtrim(stream, minid=keep_from, approximate=False)
             return removed
 
@@ -220,7 +225,7 @@ class RedisStreams:
             info = await self._redis.xinfo_stream(stream)
             pending = await self._redis.xpending(stream, GROUP)
             last = FIRST_ID if group is None else _text(group["last-delivered-id"])
-            undelivered = await self._redis.xrange(stream, min=_after(last), count=1)
+            undelivered = await self._redis.xrange(stream, min=id_after(last), count=1)
         outstanding = [_text(entry_id) for entry_id, _ in undelivered]
         if pending["min"] is not None:
             outstanding.append(_text(pending["min"]))
@@ -229,8 +234,24 @@ class RedisStreams:
             undelivered=None if group is None else group.get("lag"),
             pending=pending["pending"],
             entries_added=info.get("entries-added", info["length"]),
-            oldest_entry_ms=min((_parsed(entry_id)[0] for entry_id in outstanding), default=None),
+            oldest_entry_ms=min((id_order(entry_id)[0] for entry_id in outstanding), default=None),
         )
+
+    async def standing(self, shard: int, *, after: str = FIRST_ID, count: int = 100) -> list[Standing]:
+        stream = self._names.intents(shard)
+        async with redis_errors("standing"):
+            group = await self._group(stream)
+            entries = await self._redis.xrange(stream, min=id_after(after), count=count)
+            if not entries:
+                return []
+            pending: dict[str, Any] = {}
+            if group is not None:
+                listed = await self._redis.xpending_range(
+                    stream, GROUP, min=entries[0][0], max=entries[-1][0], count=len(entries)
+                )
+                pending = {_text(found["message_id"]): found for found in listed}
+        last = id_order(FIRST_ID if group is None else _text(group["last-delivered-id"]))
+        return [_standing(_text(entry_id), fields, pending, last=last) for entry_id, fields in entries]
 
     async def move(self, entry: Entry, *, to_shard: int) -> str:
         fields: dict[Any, Any] = dict(entry.fields) if entry.payload is None else {INTENT_FIELD: entry.payload}
@@ -375,11 +396,35 @@ class RedisStreams:
             pipeline.xack(self._names.intents(told.shard), GROUP, told.entry_id)
         await pipeline.execute()
 
-    def _count_lost(self, shard: int, deleted: Sequence[bytes]) -> None:
-        if deleted:
-            self._entries_lost += len(deleted)
-            ids = [_text(entry_id) for entry_id in deleted[:10]]
-            _log.error("streams.pending-entries-deleted", shard=shard, count=len(deleted), entries=ids)
+    async def _claim(
+        self, shard: int, ids: Sequence[str], *, consumer: str, deliveries: int, justid: bool = False
+    ) -> list[Any]:
+        """Make pending entries this consumer's, and set how often they have been delivered."""
+        claimed: list[Any] = await self._redis.xclaim(
+            self._names.intents(shard), GROUP, consumer, 0, list(ids), retrycount=deliveries, justid=justid
+        )
+        return claimed
+
+    async def _count_lost(self, shard: int, missing: Sequence[str]) -> None:
+        """Of pending entries that could not be claimed, those that are not in the stream any more were deleted."""
+        if not missing:
+            return
+        stream = self._names.intents(shard)
+        pipeline = self._redis.pipeline(transaction=False)
+        for entry_id in missing:
+            pipeline.xrange(stream, min=entry_id, max=entry_id, count=1)
+        lost = [entry_id for entry_id, found in zip(missing, await pipeline.execute(), strict=True) if not found]
+        if lost:
+            self._entries_lost += len(lost)
+            _log.error("streams.pending-entries-deleted", shard=shard, count=len(lost), entries=lost[:10])
+
+
+def _by_deliveries(found: Sequence[Delivered] | Sequence[Entry]) -> list[tuple[int, list[str]]]:
+    """Ids by how often they were delivered: one command sets one number."""
+    grouped: dict[int, list[str]] = {}
+    for one in found:
+        grouped.setdefault(one.deliveries, []).append(one.entry_id)
+    return list(grouped.items())
 
 
 def _is_wrong_type(error: object) -> bool:
@@ -393,6 +438,23 @@ def _log_refused(results: Sequence[object]) -> None:
             _log.warning("streams.not-told", error=str(error))
 
 
+def _standing(
+    entry_id: str, fields: dict[bytes, bytes], pending: Mapping[str, Any], *, last: tuple[int, int]
+) -> Standing:
+    payload, taken = fields.get(INTENT_FIELD.encode()), pending.get(entry_id)
+    if taken is None:
+        waits = id_order(entry_id) > last
+        return Standing(entry_id=entry_id, payload=payload, state="waiting" if waits else "settled")
+    return Standing(
+        entry_id=entry_id,
+        payload=payload,
+        state="taken",
+        consumer=_text(taken["consumer"]),
+        deliveries=taken["times_delivered"],
+        idle_ms=taken["time_since_delivered"],
+    )
+
+
 def _message(entry: tuple[bytes, dict[bytes, bytes]], field: str) -> Message:
     entry_id, fields = entry
     return Message(_text(entry_id), fields.get(field.encode(), b""))
@@ -400,13 +462,3 @@ def _message(entry: tuple[bytes, dict[bytes, bytes]], field: str) -> Message:
 
 def _text(value: bytes | str) -> str:
     return value.decode() if isinstance(value, bytes) else value
-
-
-def _parsed(entry_id: str) -> tuple[int, int]:
-    milliseconds, _, sequence = entry_id.partition("-")
-    return int(milliseconds), int(sequence or 0)
-
-
-def _after(entry_id: str) -> str:
-    milliseconds, sequence = _parsed(entry_id)
-    return f"{milliseconds}-{sequence + 1}"

@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 
 from firn.model.errors import InvalidIntent, UnknownOutcome
-from firn.storage.intent_streams import INTENT_FIELD, Settlement, StreamNames
+from firn.storage.intent_streams import INTENT_FIELD, Settlement, StreamNames, id_after
 from tests.contract.stream_worlds import MemoryStreamWorld, RedisWorld
 
 
@@ -30,6 +30,13 @@ async def opened(redis_world, *shards, **options):
     streams = await redis_world.connect(**options)
     await take(streams, *shards)
     return streams
+
+
+async def taken_over(streams, shard, *, consumer, min_idle_ms=0, count=10, counted=True):
+    """What is pending, as a daemon takes it over."""
+    found = await streams.pending(shard, count=count, min_idle_ms=min_idle_ms)
+    entries = await streams.read_again(shard, found, consumer=consumer)
+    return await streams.count_delivery(shard, entries, consumer=consumer) if counted else entries
 
 
 def settled(entry, **changes):
@@ -97,7 +104,7 @@ async def test_an_emptied_redis_is_a_new_epoch_and_goes_on(redis_world):
     assert streams.groups_created > created
     assert await streams.epoch() != epoch
     assert [entry.payload for entry in await take(streams)] == [b"new"]
-    assert await streams.reclaim(0, consumer="c", min_idle_ms=0, count=10) != []  # the new one; nothing of the old
+    assert len(await streams.pending(0, count=10)) == 1  # the new one; nothing of the old
 
 
 async def test_a_wait_survives_the_loss_of_the_stream_it_waits_on(redis_world):
@@ -113,20 +120,60 @@ async def test_a_wait_survives_the_loss_of_the_stream_it_waits_on(redis_world):
     assert [entry.payload for entry in taken] == [b"x"]
 
 
-async def test_unsettled_entries_are_reclaimed_when_idle_and_counted(redis_world):
+async def test_unsettled_entries_are_taken_over_when_idle_and_counted(redis_world):
     streams = await opened(redis_world)
     ids = [await streams.submit(0, b"%d" % number) for number in range(4)]
     taken = await take(streams, consumer="dead")
     await streams.settle([settled(taken[1])])
-    assert await streams.reclaim(0, consumer="heir", min_idle_ms=60_000, count=10) == []
+    assert await streams.pending(0, min_idle_ms=60_000, count=10) == []
     await redis_world.pass_ms(120)
-    again = await streams.reclaim(0, consumer="heir", min_idle_ms=100, count=2)
+    again = await taken_over(streams, 0, consumer="heir", min_idle_ms=100, count=2)
     assert [(entry.entry_id, entry.deliveries) for entry in again] == [(ids[0], 2), (ids[2], 2)]
     assert again[0].payload == b"0"
-    rest = await streams.reclaim(0, consumer="heir", min_idle_ms=100, count=10)
+    rest = await taken_over(streams, 0, consumer="heir", min_idle_ms=100)
     assert [(entry.entry_id, entry.deliveries) for entry in rest] == [(ids[3], 2)]
-    everything = await streams.reclaim(0, consumer="third", min_idle_ms=0, count=10)
+    everything = await taken_over(streams, 0, consumer="third")
     assert [(entry.entry_id, entry.deliveries) for entry in everything] == [(ids[0], 3), (ids[2], 3), (ids[3], 3)]
+
+
+async def test_reading_again_is_no_delivery(redis_world):
+    streams = await opened(redis_world)
+    ids = [await streams.submit(0, b"%d" % number) for number in range(3)]
+    await take(streams, count=2)
+    first = (await streams.pending(0, count=1))[0]
+    await taken_over(streams, 0, consumer="c", count=1)
+    for _ in range(3):
+        found = await streams.pending(0, count=10)
+        again = await streams.read_again(0, found, consumer="c")
+    assert [(one.entry_id, one.deliveries) for one in found] == [(ids[0], 2), (ids[1], 1)]
+    assert [(entry.entry_id, entry.deliveries, entry.payload) for entry in again] == [
+        (ids[0], 2, b"0"),
+        (ids[1], 1, b"1"),
+    ]
+    assert first.entry_id == ids[0]
+    assert await streams.read_again(0, [], consumer="c") == []
+    assert [entry.entry_id for entry in await take(streams)] == [ids[2]]
+
+
+async def test_pending_entries_are_listed_from_anywhere_on(redis_world):
+    streams = await opened(redis_world)
+    ids = [await streams.submit(0, b"%d" % number) for number in range(5)]
+    taken = await take(streams, count=4)
+    await streams.settle([settled(taken[1])])
+    assert [one.entry_id for one in await streams.pending(0, start=ids[1], count=10)] == ids[2:4]
+    assert [one.entry_id for one in await streams.pending(0, start=ids[2], count=1)] == [ids[2]]
+    assert await streams.pending(0, start=id_after(ids[3]), count=10) == []
+
+
+async def test_what_is_settled_meanwhile_is_not_read_again(redis_world):
+    streams = await opened(redis_world)
+    for number in range(2):
+        await streams.submit(0, b"%d" % number)
+    taken = await take(streams)
+    found = await streams.pending(0, count=10)
+    await streams.settle([settled(taken[0])])
+    assert [entry.payload for entry in await streams.read_again(0, found, consumer="c")] == [b"1"]
+    assert streams.entries_lost == 0
 
 
 async def test_entries_deleted_while_pending_are_counted_as_lost(redis_world):
@@ -134,15 +181,15 @@ async def test_entries_deleted_while_pending_are_counted_as_lost(redis_world):
     ids = [await streams.submit(0, b"%d" % number) for number in range(3)]
     await take(streams)
     await redis_world.delete_entry(0, ids[1])
-    again = await streams.reclaim(0, consumer="c", min_idle_ms=0, count=10)
+    again = await taken_over(streams, 0, consumer="c")
     assert [entry.entry_id for entry in again] == [ids[0], ids[2]]
     assert streams.entries_lost == 1
     assert (await streams.lag(0)).pending == 2
 
 
-async def test_reclaiming_where_nothing_ever_was_finds_nothing(redis_world):
+async def test_where_nothing_ever_was_nothing_is_pending(redis_world):
     streams = await redis_world.connect()
-    assert await streams.reclaim(5, consumer="c", min_idle_ms=0, count=10) == []
+    assert await streams.pending(5, count=10) == []
     assert await streams.trim(6) == 0
     assert (await streams.lag(7)).length == 0
 
@@ -153,7 +200,7 @@ async def test_entries_with_other_fields_come_with_what_they_have(redis_world, f
     await redis_world.add_fields(streams.names.intents(0), fields)
     (entry,) = await take(streams)
     assert (entry.payload, entry.fields) == (None, fields)
-    (entry,) = await streams.reclaim(0, consumer="c", min_idle_ms=0, count=1)
+    (entry,) = await taken_over(streams, 0, consumer="c", count=1)
     assert (entry.payload, entry.fields) == (None, fields)
 
 
@@ -233,7 +280,7 @@ async def test_only_what_is_settled_is_trimmed(redis_world):
     assert await streams.trim(0) == 1
     await streams.settle([settled(taken[1])])
     assert await streams.trim(0) == 2
-    assert [entry.entry_id for entry in await streams.reclaim(0, consumer="c", min_idle_ms=0, count=9)] == [ids[3]]
+    assert [one.entry_id for one in await streams.pending(0, count=9)] == [ids[3]]
     rest = await take(streams)
     assert [entry.entry_id for entry in rest] == ids[4:]
     await streams.settle([settled(entry) for entry in [taken[3], *rest]])
@@ -362,3 +409,20 @@ async def test_an_entry_stands_until_it_is_trimmed_or_redis_is_emptied(redis_wor
     assert [await streams.holds(0, entry_id) for entry_id in (first, second)] == [False, True]
     await redis_world.flush_all()
     assert not await streams.holds(0, second)
+
+
+async def test_whoever_looks_sees_what_waits_what_is_taken_and_what_is_settled_and_changes_nothing(redis_world):
+    streams = await redis_world.connect()
+    assert await streams.standing(3) == []
+    ids = [await streams.submit(3, b"%d" % number) for number in range(5)]
+    assert {(one.state, one.consumer) for one in await streams.standing(3)} == {("waiting", None)}
+    assert streams.groups_created == 0
+    await take(streams, 3)
+    first, second = await take(streams, 3, consumer="daemon-a", count=2)
+    await streams.settle([settled(first)])
+    seen = await streams.standing(3)
+    assert [one.entry_id for one in seen] == ids
+    assert [one.state for one in seen] == ["settled", "taken", "waiting", "waiting", "waiting"]
+    assert (seen[1].consumer, seen[1].deliveries, seen[1].payload) == ("daemon-a", 1, second.payload)
+    assert [one.entry_id for one in await streams.standing(3, after=ids[1], count=2)] == ids[2:4]
+    assert [entry.payload for entry in await take(streams, 3)] == [b"2", b"3", b"4"]

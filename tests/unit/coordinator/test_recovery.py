@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from firn.coordinator import daemon as daemon_module
-from firn.coordinator.intake import RECLAIM_COUNT
+from firn.coordinator.backlog import PAGE
+from firn.coordinator.pending import Pending
 from firn.model.errors import Misconfigured, Unavailable
 from firn.model.intent import encode_intent
 from firn.model.outcome import Committed
@@ -38,20 +39,19 @@ async def test_all_that_a_dead_daemon_left_is_taken_up_at_once_and_counted_as_on
     bench = Workbench()
     async with bench.daemon("a"):
         await bench.commit(create())
-    intents = [append(f"f{i}") for i in range(2 * RECLAIM_COUNT + 10)]
+    intents = [append(f"f{i}") for i in range(2 * PAGE + 10)]
     await bench.send(*intents)
     shard = shard_of(TABLE, shards=bench.shards)
     assert len(await bench.streams.take([shard], consumer="dead", count=10_000, block_ms=0)) == len(intents)
     seen: list[int] = []
-    reclaim = bench.redis.connect().reclaim
-
-    async def recorded(*args: Any, **options: Any) -> Any:
-        entries = await reclaim(*args, **options)
-        seen.extend(entry.deliveries for entry in entries)
-        return entries
-
     async with bench.daemon("b") as heir:
-        heir.intake._streams.reclaim = recorded  # type: ignore[method-assign]
+        put = heir.lanes.put
+
+        def recorded(pending: Pending) -> None:
+            seen.append(pending.entry.deliveries)
+            put(pending)
+
+        heir.lanes.put = recorded  # type: ignore[method-assign]
         outcomes = [await bench.outcome(intent, timeout_s=SOON_S) for intent in intents]
     assert all(isinstance(outcome, Committed) for outcome in outcomes)
     assert seen == [2] * len(intents)
@@ -90,7 +90,8 @@ async def test_waiting_for_a_lock_or_a_server_does_not_make_an_intent_poison() -
         await bench.send(intent)
         await until(lambda: pendings(bench))
         for _ in range(20):
-            await daemon.intake._reclaim(shard_of(TABLE, shards=bench.shards), min_idle_ms=0)
+            daemon.intake._backlogs[shard_of(TABLE, shards=bench.shards)].start_over()
+            await asyncio.sleep(0.01)
         assert [pending.deliveries for pending in pendings(bench).values()] == [1]
         await other.release(lease)
         assert isinstance(await bench.outcome(intent), Committed)

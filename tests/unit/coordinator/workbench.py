@@ -122,7 +122,7 @@ class Workbench:
         """A running daemon."""
         settings = Settings(
             warehouse=WarehouseSettings(location=self.warehouse),
-            daemon=DaemonSettings(id=name, shards=self.shards, drain_s=5, **daemon_settings),
+            daemon=DaemonSettings(**{"id": name, "shards": self.shards, "drain_s": 5, **daemon_settings}),
             http=HttpSettings(port=-1),
             limits=self.limits,
         )

@@ -1,0 +1,215 @@
+"""The backlog of one shard: entries that were handed out and are in no lane.
+
+Daemons that died leave them behind, a lost reply does, and so does a lane that is full: its entries are *held back*,
+and all that is kept of them is, per table, from which entry on the stream is to be read again. An entry is to be looked
+at if it is pending in its stream and not under way here, nothing else; so a mark that is too low is never wrong. See
+docs/decisions/0008-fairness.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import msgspec
+
+from firn.coordinator.lanes import Lanes
+from firn.model.sharding import shard_of
+from firn.storage.intent_streams import FIRST_ID, Delivered, Entry, IntentStreams, id_after, id_order
+
+PAGE: Final = 512
+"""Entries that one step looks at."""
+
+
+class _Addressed(msgspec.Struct):
+    table: str
+
+
+_ADDRESS: Final = msgspec.json.Decoder(_Addressed)
+
+
+class _Mark(msgspec.Struct):
+    """A table is held back from the entry `start` on; `count` entries of it were seen."""
+
+    start: str
+    count: int = 0
+
+
+class _Sweep(msgspec.Struct):
+    """A pass over what is pending, at the entry id `at`. `tables` None: over what is left behind, of every table."""
+
+    at: str
+    tables: set[str] | None = None
+    min_idle_ms: int = 0
+
+
+class Backlog:
+    """One owned shard's backlog, taken up page by page.
+
+    `accept` hands an entry, which counts as under way, to its lane, or sets it aside.
+    """
+
+    def __init__(
+        self,
+        shard: int,
+        *,
+        shards: int,
+        streams: IntentStreams,
+        lanes: Lanes,
+        consumer: str,
+        accept: Callable[[Entry], Awaitable[None]],
+    ) -> None:
+        self.shard = shard
+        self.caught_up = False
+        """Whether all that was left behind has been looked at: until then nothing new is taken."""
+        self._shards = shards
+        self._streams = streams
+        self._lanes = lanes
+        self._consumer = consumer
+        self._accept = accept
+        self._marks: dict[str, _Mark] = {}
+        self._everything: _Sweep | None = None
+        self._refill: _Sweep | None = None
+        self._inherited_to = FIRST_ID
+        """Up to here entries were handed out before this shard was taken over: to hand them to a lane counts."""
+        self.start_over()
+
+    @property
+    def tables(self) -> int:
+        """Tables of which entries are held back."""
+        return len(self._marks)
+
+    @property
+    def entries(self) -> int:
+        """Entries that are held back."""
+        return sum(mark.count for mark in self._marks.values())
+
+    def start_over(self) -> None:
+        """Look at all that is pending, before anything new: the shard was taken over, or a reply got lost."""
+        self.caught_up = False
+        self._everything = _Sweep(FIRST_ID)
+        for mark in self._marks.values():
+            mark.count = 0
+
+    def look_for_lost(self, *, min_idle_ms: int) -> None:
+        """Look, by and by, for entries that got lost on the way and were handed out at least so long ago."""
+        if self._everything is None:
+            self._everything = _Sweep(FIRST_ID, min_idle_ms=min_idle_ms)
+
+    async def offer(self, entry: Entry) -> None:
+        """Take an entry that was handed out for the first time: into its lane, or not yet."""
+        if self._lanes.under_way(self.shard, entry.entry_id):
+            return
+        table = self._table_of(entry)
+        if table is not None and (table in self._marks or not self._lanes.has_room(table)):
+            self._hold_back(table, entry.entry_id)
+            return
+        self._lanes.admit(self.shard, entry.entry_id, table=table, size=_size(entry))
+        try:
+            await self._accept(entry)
+        except BaseException:
+            self._lanes.settled([(self.shard, entry.entry_id)])
+            raise
+
+    async def step(self) -> bool:
+        """Look at one page of each pass that is under way; False when there is none, or nothing that has room."""
+        stepped = False
+        if self._everything is not None:
+            stepped = True
+            if not await self._page(self._everything):
+                self._everything = None
+                self.caught_up = True
+        if self._refill is None:
+            self._refill = self._next_refill()
+        if self._refill is not None:
+            stepped = True
+            if not await self._page(self._refill):
+                for table in self._refill.tables or ():
+                    del self._marks[table]
+                self._refill = None
+            elif not self._refill.tables:
+                self._refill = None
+        return stepped
+
+    def _next_refill(self) -> _Sweep | None:
+        """A pass for the tables whose lanes have drained, from where the first of them is held back."""
+        tables = {table for table in self._marks if self._lanes.has_drained(table)}
+        if not tables:
+            return None
+        return _Sweep(min((self._marks[table].start for table in tables), key=id_order), tables)
+
+    async def _page(self, sweep: _Sweep) -> bool:
+        """Look at the next page; False when there is no more."""
+        if sweep.tables:  # those that are held back further behind need not be looked for here
+            first = min((self._marks[table].start for table in sweep.tables), key=id_order)
+            sweep.at = max(sweep.at, first, key=id_order)
+        page = await self._streams.pending(self.shard, start=sweep.at, count=PAGE, min_idle_ms=sweep.min_idle_ms)
+        if not page:
+            return False
+        if sweep.tables is None and sweep.min_idle_ms == 0:
+            self._inherited_to = max(self._inherited_to, page[-1].entry_id, key=id_order)
+        found = [one for one in page if not self._lanes.under_way(self.shard, one.entry_id)]
+        if found:
+            await self._look_at(found, sweep)
+        sweep.at = id_after(page[-1].entry_id)
+        return True
+
+    async def _look_at(self, found: list[Delivered], sweep: _Sweep) -> None:
+        due: list[tuple[str | None, Entry]] = []
+        try:
+            for entry in await self._streams.read_again(self.shard, found, consumer=self._consumer):
+                table = self._table_of(entry)
+                if table is None or self._is_due(table, entry.entry_id, sweep):
+                    self._lanes.admit(self.shard, entry.entry_id, table=table, size=_size(entry))
+                    due.append((table, entry))
+            inherited = [entry for _, entry in due if id_order(entry.entry_id) <= id_order(self._inherited_to)]
+            counted = await self._streams.count_delivery(self.shard, inherited, consumer=self._consumer)
+            due[: len(counted)] = [(table, entry) for (table, _), entry in zip(due, counted, strict=False)]
+            while due:
+                table, entry = due[0]
+                await self._accept(entry)
+                del due[0]
+                if sweep.tables and table in self._marks:
+                    self._marks[table].count = max(0, self._marks[table].count - 1)
+        finally:
+            self._lanes.settled([(self.shard, entry.entry_id) for _, entry in due])  # what was not handed over
+
+    def _is_due(self, table: str, entry_id: str, sweep: _Sweep) -> bool:
+        """Whether an entry that is in no lane goes into its lane now; it is remembered if it does not."""
+        mark = self._marks.get(table)
+        if sweep.tables is not None:
+            if mark is None or table not in sweep.tables:
+                return False
+            if self._lanes.has_room(table):
+                return True
+            mark.start = entry_id
+            sweep.tables.discard(table)
+            return False
+        if mark is not None and id_order(entry_id) >= id_order(mark.start):
+            if sweep.min_idle_ms == 0:  # else it has been counted
+                mark.count += 1
+            return False
+        if self._lanes.has_room(table):
+            return True
+        self._hold_back(table, entry_id)
+        return False
+
+    def _hold_back(self, table: str, entry_id: str) -> None:
+        """Remember that this entry, and all of its table that come behind it, are to be read again."""
+        mark = self._marks.setdefault(table, _Mark(entry_id))
+        mark.count += 1
+        if id_order(entry_id) < id_order(mark.start):
+            mark.start = entry_id
+
+    def _table_of(self, entry: Entry) -> str | None:
+        """The table whose lane an entry belongs to; None when it is none of this shard, or none at all."""
+        try:
+            table = _ADDRESS.decode(entry.payload or b"").table
+        except (msgspec.MsgspecError, UnicodeError, RecursionError):
+            return None
+        return table if shard_of(table, shards=self._shards) == self.shard else None
+
+
+def _size(entry: Entry) -> int:
+    """Bytes that an entry takes of the buffer."""
+    return len(entry.payload or b"")
