@@ -162,13 +162,7 @@ class Publisher:
         failures = 0
         while True:
             try:
-                if events:
-                    await self._streams.publish(events)
-                    events = []
-                if places:  # before the outcomes: whoever heard of a commit finds the table as it was after it
-                    await self._streams.announce_tables(places)
-                    places = {}
-                await self._streams.settle(settlements)
+                await self._streams.settle(settlements, events=events, places=places)
                 break
             except (FirnError, OSError) as error:
                 self._log.warning("outcomes wait", reason=str(error), outcomes=len(settlements))

@@ -262,8 +262,17 @@ class IntentStreams(Protocol):
         """Count that these entries, which were read again, are handed out once more; them with their `deliveries`."""
         ...
 
-    async def settle(self, batch: Sequence[Settlement]) -> None:
-        """Tell the outcomes, then acknowledge the entries; one round trip. Safe to repeat; some may be told twice."""
+    async def settle(
+        self,
+        batch: Sequence[Settlement],
+        *,
+        events: Sequence[bytes] = (),
+        places: Mapping[str, bytes | None] | None = None,
+    ) -> None:
+        """Publish events and places of tables, tell the outcomes, then acknowledge the entries; one round trip.
+
+        Whoever heard of a commit finds the table as it was after it. Safe to repeat; some may be told twice.
+        """
         ...
 
     async def publish(self, events: Sequence[bytes]) -> None:

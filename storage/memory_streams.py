@@ -238,8 +238,18 @@ class MemoryStreams:
                 pending.consumer, pending.deliveries = consumer, entry.deliveries + 1
         return [msgspec.structs.replace(entry, deliveries=entry.deliveries + 1) for entry in entries]
 
-    async def settle(self, batch: Sequence[Settlement]) -> None:
+    async def settle(
+        self,
+        batch: Sequence[Settlement],
+        *,
+        events: Sequence[bytes] = (),
+        places: Mapping[str, bytes | None] | None = None,
+    ) -> None:
         def effect() -> None:
+            for event in events:
+                self._tell(event)
+            for name, place in (places or {}).items():
+                self._server.put(self._names.table(name), place)
             for settlement in batch:
                 self._settle(settlement)
 

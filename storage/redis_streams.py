@@ -40,6 +40,7 @@ from firn.storage.intent_streams import (
     id_order,
 )
 from firn.storage.redis_errors import redis_errors
+from firn.storage.redis_settle import SCRIPT, arguments_of, keys_of
 
 CONNECT_TIMEOUT_S: Final = 5.0
 ANSWER_TIMEOUT_S: Final = 10.0
@@ -89,6 +90,8 @@ class RedisStreams:
         self._payload_bytes_max = payload_bytes_max
         self._groups_created = 0
         self._entries_lost = 0
+        self._scripts = not cluster
+        self._settle_script: Any = None if cluster else self._redis.register_script(SCRIPT)
 
     @property
     def names(self) -> StreamNames:
@@ -159,7 +162,27 @@ class RedisStreams:
                 await self._claim(shard, ids, consumer=consumer, deliveries=deliveries + 1, justid=True)
         return [msgspec.structs.replace(entry, deliveries=entry.deliveries + 1) for entry in entries]
 
-    async def settle(self, batch: Sequence[Settlement]) -> None:
+    async def settle(
+        self,
+        batch: Sequence[Settlement],
+        *,
+        events: Sequence[bytes] = (),
+        places: Mapping[str, bytes | None] | None = None,
+    ) -> None:
+        if self._scripts:
+            arguments = arguments_of(batch, events=events, places=places or {}, names=self._names)
+            async with redis_errors("settle", write=True):
+                try:
+                    _log_refused(await self._settle_script(keys=keys_of(self._names), args=arguments))
+                except (rx.NoPermissionError, rx.ResponseError) as error:
+                    if not isinstance(error, rx.NoPermissionError) and "unknown command" not in str(error):
+                        raise
+                else:
+                    return
+            self._scripts = False
+            _log.warning("streams.no-scripts", hint="allow +evalsha and +script|load: outcomes are sent faster then")
+        await self.publish(events)
+        await self.announce_tables(places or {})
         if not batch:
             return
         async with redis_errors("settle", write=True):
