@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+import msgspec
+
 from firn.coordinator.fsck.contents import Contents
 from firn.coordinator.fsck.evidence import Evidence, Version
 from firn.coordinator.fsck.finding import Finding
@@ -92,7 +94,7 @@ def _snapshots_answer_intents(evidence: Evidence) -> Iterator[Finding]:
             yield from _version_answers(version, claims, made)
 
 
-def _version_answers(version: Version, claims: Mapping[int, int], made: set[int]) -> Iterator[Finding]:
+def _version_answers(version: Version, claims: Mapping[int, _Claims], made: set[int]) -> Iterator[Finding]:
     added = {snapshot.snapshot_id: snapshot for snapshot in version.new_snapshots}
     for snapshot_id in made - added.keys():
         yield _finding(version.location, f"snapshot {snapshot_id}, which intents were told, is not in it")
@@ -100,22 +102,38 @@ def _version_answers(version: Version, claims: Mapping[int, int], made: set[int]
         yield _finding(version.location, f"adds snapshot {snapshot_id}, which no intent of its batch made")
     for snapshot_id in added.keys() & claims.keys():
         stated = (added[snapshot_id].summary or {}).get("firn.intents")
-        if stated is not None and stated != str(claims[snapshot_id]):
+        if stated is not None and stated != str(claims[snapshot_id].makers):
             yield _finding(
                 version.location,
-                f"snapshot {snapshot_id} says that it answers {stated} intents; {claims[snapshot_id]} were told it",
+                f"snapshot {snapshot_id} says that it answers {stated} intents; "
+                f"{claims[snapshot_id].makers} were told it",
             )
 
 
-def _claims(segment: Segment) -> tuple[Counter[int], set[int]]:
-    """How many intents were told each snapshot, and the snapshots that must be new with this swap."""
-    claims: Counter[int] = Counter()
+class _Claims(msgspec.Struct):
+    """The intents of a batch that were told one snapshot: those that are certain to have made it, and others."""
+
+    certain: int = 0
+    others: int = 0
+
+    @property
+    def makers(self) -> int:
+        """How many of them it is made for. Others have moved a branch to it, or had nothing to do when it was there."""
+        return self.certain or min(self.others, 1)
+
+
+def _claims(segment: Segment) -> tuple[dict[int, _Claims], set[int]]:
+    """The intents that were told each snapshot, and the snapshots that must be new with this swap."""
+    claims: dict[int, _Claims] = {}
     made: set[int] = set()
     for decided in segment.decided:
         if isinstance(decided.outcome, Committed) and decided.outcome.snapshot_id is not None:
-            claims[decided.outcome.snapshot_id] += 1
+            claim = claims.setdefault(decided.outcome.snapshot_id, _Claims())
             if decided.operation in MAKING_SNAPSHOTS:
+                claim.certain += 1
                 made.add(decided.outcome.snapshot_id)
+            else:
+                claim.others += 1
     return claims, made
 
 

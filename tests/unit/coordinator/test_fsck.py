@@ -22,12 +22,14 @@ from firn.coordinator.table_reader import TableReader
 from firn.model.intent import Append, DropTable
 from firn.model.journal import Segment
 from firn.model.metadata import TableMetadata
+from firn.model.operations.refs import CreateBranch, FastForward
 from firn.model.outcome import Committed
 from firn.storage.journal import JournalFiles, pack_segment
 from firn.storage.manifest_lists import decode_manifest_list, encode_manifest_list
 from firn.storage.memory_files import MemoryFiles
 from firn.storage.metadata_files import decode_metadata, encode_metadata
 from firn.storage.pointers import Pointer, Pointers
+from tests.unit.coordinator.replay.gathering import Gathering
 from tests.unit.coordinator.workbench import TABLE, Workbench, append, content_file, create, delete, new_id, replace
 
 change = msgspec.structs.replace
@@ -457,6 +459,22 @@ async def test_deep_checks_look_into_the_files():
             f"{junk.file_path}: {junk.file_path}: not a Parquet file with a footer in plain text",
         ]
     }
+
+
+async def test_whoever_is_told_of_a_snapshot_that_another_made_is_no_second_answer() -> None:
+    bench = Gathering()
+    names = {"table": TABLE, "ref_name": "audit"}
+    async with bench.daemon() as daemon:
+        await bench.commit(create())
+        base = (await bench.commit(append("a"))).snapshot_id
+        assert base is not None
+        await bench.commit(CreateBranch(intent_id=new_id(), **names, snapshot_id=base))
+        follow = FastForward(intent_id=new_id(), table=TABLE, branch="audit", to="main")
+        outcomes = await bench.gathered(daemon, append("b"), append("c"), follow)
+        assert len({outcome.snapshot_id for outcome in outcomes if isinstance(outcome, Committed)}) == 1
+        pointer = (await Pointers(bench.zookeeper.connect()).read(TABLE)).pointer
+    findings = check_table(pointer, files=bench.files, limits=bench.limits).findings
+    assert [finding for finding in findings if finding.invariant == "exactly-once"] == []
 
 
 async def test_a_table_that_moves_while_it_is_checked_is_looked_at_again():
