@@ -12,6 +12,7 @@ from firn.coordinator.replay.delete_rules import may_apply
 from firn.coordinator.replay.file_change import FileChange, apply_change
 from firn.coordinator.replay.files_rules import require_live, require_not_live
 from firn.coordinator.replay.refs_rules import head_of, require_snapshot
+from firn.coordinator.replay.touched_partitions import TouchedPartitions
 from firn.coordinator.replay.window import lineage, made_by
 from firn.coordinator.replay.working import Working
 from firn.model import refs
@@ -136,14 +137,15 @@ def require_unchanged_partitions(working: Working, branch: str, picked: Snapshot
     Prevents: partitions that hold what the picked snapshot was to replace beside what replaced it
     (`changed-partition`), and rows that come back because they were deleted after it read them (`new-deletes`).
     """
-    replaced = {(file.spec_id, file.partition) for file in (*changes.added, *changes.removed)}
+    assert working.metadata is not None
+    replaced = TouchedPartitions(working.metadata, (*changes.added, *changes.removed))
     for snapshot in _since(working, branch, picked):
         for manifest in made_by(snapshot, working.manifests_of(snapshot)):
             for entry in working.entries(manifest):
                 if entry.status is not Status.ADDED or entry.snapshot_id != snapshot.snapshot_id:
                     continue
                 file = entry.data_file
-                if manifest.content == "data" and (file.spec_id, file.partition) in replaced:
+                if manifest.content == "data" and replaced.may_have(file):
                     rules.CHANGED_PARTITION.refuse(
                         f"snapshot {snapshot.snapshot_id} added {file.file_path} to a partition that snapshot "
                         f"{picked.snapshot_id} replaces",

@@ -7,6 +7,7 @@ import msgspec
 from firn.coordinator.replay import rules
 from firn.coordinator.replay.draft import ManifestRef
 from firn.model.datafile import DataFile
+from firn.model.delete_index import PartitionKey, partition_key
 from firn.model.errors import InvalidInput
 from firn.model.expressions.binding import bind
 from firn.model.expressions.expression_json import expression_from_json
@@ -34,6 +35,7 @@ class FileFilter:
         self.filter = filter
         self._metadata = metadata
         self._of_spec: dict[int, tuple[PartitionSpec, Expression, Residuals]] = {}
+        self._of_partition: dict[PartitionKey, Expression] = {}
 
     @classmethod
     def parse(cls, metadata: TableMetadata, filter: Filter | None, *, case_sensitive: bool, where: str) -> FileFilter:
@@ -77,7 +79,11 @@ class FileFilter:
         return self._residual(file) == TRUE
 
     def _residual(self, file: DataFile) -> Expression:
-        return self._spec(file.spec_id)[2].of(file.partition)
+        key = partition_key(file.spec_id, file.partition)
+        found = self._of_partition.get(key)
+        if found is None:
+            found = self._of_partition[key] = self._spec(file.spec_id)[2].of(file.partition)
+        return found
 
     def _spec(self, spec_id: int) -> tuple[PartitionSpec, Expression, Residuals]:
         found = self._of_spec.get(spec_id)

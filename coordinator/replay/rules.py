@@ -235,6 +235,9 @@ INVALID_FILTER: Final = _rule(
 PARTIAL_MATCH: Final = _rule(
     "partial-match", "narrow-filter", "Rows go that do not match, with the file that they share with some that do."
 )
+OCCUPIED_PARTITION: Final = _rule(
+    "occupied-partition", "replan", "A load that runs twice, or beside another, replaces what the first one has loaded."
+)
 OUTSIDE_FILTER: Final = _rule(
     "outside-filter", "fix", "An overwrite that is repeated adds rows again that it has not taken away."
 )

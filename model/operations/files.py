@@ -118,10 +118,14 @@ class Overwrite(FileOperation, frozen=True, kw_only=True, tag="overwrite"):
 
 
 class ReplacePartitions(FileOperation, frozen=True, kw_only=True, tag="replace-partitions"):
-    """Replace whatever is in the partitions that the added files are in (dynamic overwrite)."""
+    """Replace whatever is in the partitions that the added files are in (dynamic overwrite).
+
+    With `append_only` there may be nothing in them yet.
+    """
 
     base_snapshot_id: SnapshotId | None
     data_files: Annotated[tuple[ContentFile, ...], msgspec.Meta(min_length=1)]
+    append_only: bool = False
     isolation: Isolation = "serializable"
     validate: Validation = "all"
 

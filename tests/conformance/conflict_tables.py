@@ -232,7 +232,8 @@ class ConflictTable:
             members["validate"] = "none"
         members["isolation"] = "serializable" if asks_data else "snapshot"
         if step["op"] == "replace_partitions":
-            return ReplacePartitions(data_files=self.data_files(step["add"]), **members)
+            append_only = step.get("append_only", False)
+            return ReplacePartitions(data_files=self.data_files(step["add"]), append_only=append_only, **members)
         members["case_sensitive"] = step.get("case_sensitive") is not False
         members["conflict_filter"] = step.get("conflict_filter")
         removed = self._removed(step)

@@ -56,6 +56,9 @@ async def test_concurrent_commits(case: dict[str, Any], version: int) -> None:
             assert committed(await table.do(step)), step
         table.base = await table.head()
         intent = table.intent(case["op"], base=table.base)
+        if member := expected.get("door"):
+            refuse_at_the_door(intent, member, rule=expected["rule"])
+            return
         for step in case["concurrent"]:
             await table.do(step)
         before = await table.head()
@@ -67,6 +70,16 @@ async def test_concurrent_commits(case: dict[str, Any], version: int) -> None:
             return
         assert committed(outcome), outcome
         await _check(table, expected)
+
+
+def refuse_at_the_door(intent: Any, member: str, *, rule: str) -> None:
+    """An intent whose delete files have a member that there is not."""
+    payload = json.loads(encode_intent(intent))
+    for number, file in enumerate(payload["delete-files"], start=1):
+        file[member] = number
+    with pytest.raises(InvalidIntent, match=member) as refused:
+        decode_intent(json.dumps(payload).encode(), limits=Limits())
+    assert refused.value.rule == rule
 
 
 async def _check(table: ConflictTable, expected: dict[str, Any]) -> None:

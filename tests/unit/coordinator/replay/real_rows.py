@@ -234,7 +234,7 @@ class RealRows:
         metadata = await self.metadata()
         plan = plan_scan(metadata, files=StoredManifests(self.bench.files), **scan)
         found = [row for part in scan_rows(plan, metadata, files=self.bench.files) for row in part]
-        return sorted((row[1], row[2]) for row in found)
+        return sorted(((row[1], row[2]) for row in found), key=lambda row: (row[0], row[1] or ""))
 
     async def row_ids(self) -> dict[int, int]:
         """Row ids of a v3 table by `id`."""
