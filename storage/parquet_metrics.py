@@ -273,6 +273,8 @@ def _partition_value(
     low, high = transform.apply(source.type, column.lower), transform.apply(source.type, column.upper)
     if low != high:
         raise _unproven(field, f"column {source.name!r} holds values of several partitions", location)
+    if isinstance(low, float) and low == 0:  # footers say -0.0 to 0.0 of any zeros, which are two partitions
+        raise _unproven(field, f"column {source.name!r} holds zeros, and the footer does not tell their sign", location)
     return low
 
 

@@ -92,8 +92,8 @@ class TouchedPartitions:
 class _Rows:
     """What rows in some partitions have in common: `may` is true of all of them, `must` of them and no others.
 
-    `must` is None where that cannot be said: a column is gone, a filter cannot tell the partition from another, or there
-    are too many.
+    `must` is None where that cannot be said: a column is gone, no filter tells the partition from another, or there are
+    too many.
     """
 
     def __init__(self, metadata: TableMetadata, parts: Iterable[tuple[PartitionSpec, list[tuple[Any, ...]]]]) -> None:

@@ -472,6 +472,14 @@ def test_a_partition_needs_statistics():
         infer_partition(uncounted, schema=EVENTS, spec=spec, location=LOCATION)
 
 
+@pytest.mark.parametrize("zeros", [[0.0], [-0.0], [-0.0, 0.0]])
+def test_a_float_partition_of_zeros_must_be_given(zeros):
+    """0.0 and -0.0 are two partitions, and the footers of both say the same."""
+    table, spec = pa.table({"d": zeros}), spec_of((4, "identity"))
+    with pytest.raises(InvalidInput, match="sign"):
+        data_file(table, EVENTS, spec=spec, nan_counts={4: 0})
+
+
 def test_a_float_partition_needs_to_know_that_there_is_no_nan():
     table = pa.table({"d": [1.0, math.nan]})
     spec = spec_of((4, "identity"))
