@@ -79,28 +79,15 @@ def prepare(
 
     `now` is the monotonic clock, for latencies. Raises what reading the table raises: nothing is decided then.
     """
-    pointer = state.pointer
-    working = Working(
-        table=state.table,
-        catalog="metastore" if pointer is None or pointer.dropped else pointer.catalog,
-        metadata=state.metadata,
-        view=state.view,
-        heads=state.heads,
-        reader=reader,
-        attempt=attempt,
-        placement=plan.placement,
-        limits=plan.limits,
-    )
+    working = working_on(state, reader=reader, attempt=attempt, placement=plan.placement, limits=plan.limits)
     working.waiting = plan.waiting
-    working.also_at = () if pointer is None or pointer.dropped else pointer.also_at
-    working.landmarks = state.decisions.landmarks.branch_off()
     decisions = decide(working, plan.pendings)
     moved = move(state, working)
     outcomes = tuple(
         outcome_of(pending, decision, working=working, location=moved.new, now=now)
         for pending, decision in zip(plan.pendings, decisions, strict=True)
     )
-    if pointer is None and working.current is None:
+    if state.pointer is None and working.current is None:
         return Prepared(working=working, outcomes=outcomes, files=(), segment=None, change=None)
     segment = segment_of(
         plan.pendings, state, working,
@@ -129,6 +116,27 @@ def prepare(
         ),
         manifests=manifests,
     )
+
+
+def working_on(
+    state: TableState, *, reader: TableReader, attempt: Attempt, placement: Placement, limits: Limits
+) -> Working:
+    """What one attempt replays intents on: the table as `state` has it, which stays as it is."""
+    pointer = state.pointer
+    working = Working(
+        table=state.table,
+        catalog="metastore" if pointer is None or pointer.dropped else pointer.catalog,
+        metadata=state.metadata,
+        view=state.view,
+        heads=state.heads,
+        reader=reader,
+        attempt=attempt,
+        placement=placement,
+        limits=limits,
+    )
+    working.landmarks = state.decisions.landmarks.branch_off()
+    working.also_at = () if pointer is None or pointer.dropped else pointer.also_at
+    return working
 
 
 def decide(working: Working, pendings: Sequence[Pending]) -> list[Decision]:

@@ -27,7 +27,7 @@ from firn.model.errors import AlreadyExists, FirnError, Misconfigured
 from firn.model.sharding import shard_of
 from firn.storage.file_system_tables import FileSystemTables
 from firn.storage.files import FileStore
-from firn.storage.intent_streams import IntentStreams
+from firn.storage.intent_streams import IntentStreams, SharedSettings
 from firn.storage.journal import JournalFiles
 from firn.storage.leases import Leases
 from firn.storage.membership import Membership
@@ -111,6 +111,16 @@ class Daemon:
             health=self.health,
             token=settings.http.token,
         )
+        self.intake.announcement = msgspec.json.encode(
+            SharedSettings(
+                shards=settings.daemon.shards,
+                warehouse=settings.warehouse.location,
+                allowed=settings.allowed_locations,
+            )
+        )
+        survey = Survey(
+            shop, self.lanes, shards=settings.daemon.shards, membership=self._membership, streams=streams
+        )  # fmt: skip
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> str | None:

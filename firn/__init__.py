@@ -12,8 +12,10 @@ if TYPE_CHECKING:
     from firn.coordinator.client.answers import Unknown
     from firn.coordinator.client.async_client import AsyncClient, AsyncTicket
     from firn.coordinator.client.data_files import data_files_from_parquet
+    from firn.coordinator.client.operations import Intents
     from firn.coordinator.client.sync_client import Client, Ticket
     from firn.coordinator.client.table_view import TableView
+    from firn.coordinator.dry_run import Forecast
     from firn.model.errors import FirnError, RejectedError, UnknownOutcome
     from firn.model.intent import ContentFile
     from firn.model.outcome import Committed, Rejected
@@ -26,6 +28,8 @@ __all__ = [
     "Committed",
     "ContentFile",
     "FirnError",
+    "Forecast",
+    "Intents",
     "Rejected",
     "RejectedError",
     "TableView",
@@ -43,6 +47,8 @@ _HOMES: Final = {
     "Committed": "firn.model.outcome",
     "ContentFile": "firn.model.intent",
     "FirnError": "firn.model.errors",
+    "Forecast": "firn.coordinator.dry_run",
+    "Intents": "firn.coordinator.client.operations",
     "Rejected": "firn.model.outcome",
     "RejectedError": "firn.model.errors",
     "TableView": "firn.coordinator.client.table_view",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from firn.coordinator.client.answers import Answer, Unknown
 from firn.coordinator.client.async_client import AsyncClient, AsyncTicket
+from firn.coordinator.client.operations import Intents
 from firn.coordinator.client.options import ClientOptions, IntentOptions, TableOptions
 from firn.coordinator.client.sync_client import Client, Ticket
 from firn.coordinator.client.table_view import TableView
@@ -24,6 +25,7 @@ __all__ = [
     "Client",
     "ClientOptions",
     "IntentOptions",
+    "Intents",
     "TableOptions",
     "TableView",
     "Ticket",

@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+import importlib
+from collections.abc import Callable, Coroutine
 from types import TracebackType
-from typing import Any, Final, Self, Unpack
+from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
-from firn.coordinator.client import intents
 from firn.coordinator.client.answers import Answer, committed
 from firn.coordinator.client.delivery import Delivery, Waiting
-from firn.coordinator.client.options import (
-    RESUBMIT_AFTER_S,
-    UNRESOLVED_MAX,
-    BranchOptions,
-    ClientOptions,
-    FileOptions,
-    IntentOptions,
-    TableOptions,
-)
+from firn.coordinator.client.operations import Operations
+from firn.coordinator.client.options import RESUBMIT_AFTER_S, UNRESOLVED_MAX, ClientOptions
 from firn.coordinator.client.table_view import TableFinder, TableView
 from firn.model.errors import Misconfigured
-from firn.model.intent import ContentFile, Intent
+from firn.model.intent import Intent
 from firn.model.outcome import Committed, Outcome
-from firn.model.schema import Schema
 from firn.storage.file_stores import open_files
 from firn.storage.intent_streams import IntentStreams, StreamNames
 from firn.storage.redis_streams import RedisStreams
+
+if TYPE_CHECKING:
+    from firn.coordinator.dry_run import Forecast
 
 DEFAULT_URL: Final = "redis://127.0.0.1:6379/0"
 
@@ -67,10 +62,11 @@ class AsyncTicket:
         return committed(await self.result(timeout))
 
 
-class AsyncClient:
+class AsyncClient(Operations[Coroutine[Any, Any, AsyncTicket]]):
     """Submits intents to firn's daemons through Redis; one event loop, any number of tasks.
 
-    Connects when first used. Use it with ``async with``, or `close` it.
+    Each operation is a method (`firn.coordinator.client.operations`) that is awaited for its ticket. Connects when
+    first used. Use it with ``async with``, or `close` it.
     """
 
     def __init__(self, url: str = DEFAULT_URL, **options: Unpack[ClientOptions]) -> None:
@@ -82,9 +78,10 @@ class AsyncClient:
             unresolved_max=options.get("unresolved_max", UNRESOLVED_MAX),
         )
         files = options.get("files")
+        self._files = open_files({"file": {}}) if files is None else files
         self._finder = TableFinder(
             self._streams,
-            files=open_files({"file": {}}) if files is None else files,
+            files=self._files,
             zookeeper=options.get("zookeeper"),
         )
 
@@ -93,40 +90,6 @@ class AsyncClient:
         """Intents without an outcome."""
         return self._delivery.unresolved
 
-    async def append(self, table: str, files: Iterable[ContentFile], **options: Unpack[FileOptions]) -> AsyncTicket:
-        """Add data files (`data_files_from_parquet`). Never conflicts."""
-        return await self.submit(intents.append(table, files, options))
-
-    async def delete_files(
-        self, table: str, files: Iterable[ContentFile | str], **options: Unpack[FileOptions]
-    ) -> AsyncTicket:
-        """Remove whole data files; rejected unless each of them is live."""
-        return await self.submit(intents.delete_files(table, files, options))
-
-    async def replace(
-        self,
-        table: str,
-        *,
-        removed: Iterable[ContentFile | str],
-        added: Iterable[ContentFile],
-        base_snapshot_id: int,
-        **options: Unpack[BranchOptions],
-    ) -> AsyncTicket:
-        """Rewrite data files without changing rows; `base_snapshot_id` is the snapshot that was read."""
-        return await self.submit(
-            intents.replace(table, removed=removed, added=added, base_snapshot_id=base_snapshot_id, options=options)
-        )
-
-    async def create_table(
-        self, table: str, schema: Schema | Mapping[str, Any], **options: Unpack[TableOptions]
-    ) -> AsyncTicket:
-        """Create a table; `schema` as a value or in its JSON form. Ids are assigned anew."""
-        return await self.submit(intents.create_table(table, schema, options))
-
-    async def drop_table(self, table: str, **options: Unpack[IntentOptions]) -> AsyncTicket:
-        """Forget a table; its files stay."""
-        return await self.submit(intents.drop_table(table, options))
-
     async def submit(self, intent: Intent) -> AsyncTicket:
         """Submit any intent; waits while too many have no outcome.
 
@@ -134,6 +97,18 @@ class AsyncClient:
         no daemon could answer it, Misconfigured when Redis does not let the client in, Unavailable after `close`.
         """
         return AsyncTicket(await self._delivery.submit(intent))
+
+    async def dry_run(self, *intents: Intent) -> list[Forecast]:
+        """What would become of intents now, and why; nothing is submitted. `Intents` makes them without submitting.
+
+        Those of one table are judged as if committed in this order. Intents that others submit before yours may change
+        the answer: `Forecast.waiting` counts those in the queue. Reads the table's metadata and manifests. NotFound
+        says what to do when Redis does not know a table.
+        """
+        dry_runs = importlib.import_module("firn.coordinator.dry_runs")  # replay is nothing that every writer loads
+        runs = dry_runs.DryRuns(streams=self._streams, files=self._files, pointers=await self._finder.pointers())
+        forecasts: list[Forecast] = await runs.of(intents)
+        return forecasts
 
     async def outcome(self, intent_id: str) -> Outcome | None:
         """The outcome of any intent while Redis has it; None says nothing about whether it was committed."""

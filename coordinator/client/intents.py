@@ -6,68 +6,26 @@ import secrets
 import time
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
-from firn.coordinator.client.options import BranchOptions, FileOptions, IntentOptions, TableOptions
+from firn.coordinator.client.options import FilterLike, IntentOptions
+from firn.coordinator.client.table_view import TableView
 from firn.model.errors import InvalidInput, InvalidIntent
+from firn.model.expressions.expression_json import expression_to_json
+from firn.model.expressions.filter_text import filter_from_text
 from firn.model.identifiers import check_table_name, is_intent_id, uuid7
-from firn.model.intent import (
-    Append,
-    ContentFile,
-    CreateTable,
-    DeleteFiles,
-    DropTable,
-    Intent,
-    Replace,
-    digest_of,
-)
+from firn.model.intent import ContentFile, Intent, digest_of
+from firn.model.operations.files import Filter
 from firn.model.schema import Schema, schema_to_json
+
+_MAPPINGS: Final = ("summary", "properties", "partition_spec", "write_order")
 
 
 def new_intent_id() -> str:
     """A fresh intent id."""
     return uuid7(now_ms=time.time_ns() // 1_000_000, entropy=secrets.token_bytes(10))
-
-
-def append(table: str, files: Iterable[ContentFile], options: FileOptions) -> Append:
-    """Add data files."""
-    return Append(table=table, data_files=tuple(files), **_members(options))
-
-
-def delete_files(table: str, files: Iterable[ContentFile | str], options: FileOptions) -> DeleteFiles:
-    """Remove whole data files, given by location or as they were added."""
-    return DeleteFiles(table=table, removed_data_files=_locations(files), **_members(options))
-
-
-def replace(
-    table: str,
-    *,
-    removed: Iterable[ContentFile | str],
-    added: Iterable[ContentFile],
-    base_snapshot_id: int,
-    options: BranchOptions,
-) -> Replace:
-    """Rewrite data files without changing rows."""
-    return Replace(
-        table=table,
-        removed_data_files=_locations(removed),
-        data_files=tuple(added),
-        base_snapshot_id=base_snapshot_id,
-        **_members(options),
-    )
-
-
-def create_table(table: str, schema: Schema | Mapping[str, Any], options: TableOptions) -> CreateTable:
-    """Create a table."""
-    members = schema_to_json(schema) if isinstance(schema, Schema) else dict(schema)
-    return CreateTable(table=table, schema=members, **_members(options))
-
-
-def drop_table(table: str, options: IntentOptions) -> DropTable:
-    """Forget a table."""
-    return DropTable(table=table, **_members(options))
 
 
 def sealed(intent: Intent, *, reply_to: str) -> Intent:
@@ -88,25 +46,48 @@ def sealed(intent: Intent, *, reply_to: str) -> Intent:
     return msgspec.structs.replace(intent, digest=digest, reply_to=reply_to)
 
 
-def _members(options: FileOptions | BranchOptions | TableOptions | IntentOptions) -> dict[str, Any]:
+def members_of(options: IntentOptions) -> dict[str, Any]:
+    """The members of an intent that options say, with a fresh intent id unless one is given."""
     members: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     members.setdefault("intent_id", new_intent_id())
     deadline = members.pop("deadline", None)
     if deadline is not None:
-        members["deadline_ms"] = _unix_ms(deadline)
-    for name in ("summary", "properties", "partition_spec", "write_order"):
+        members["deadline_ms"] = unix_ms(deadline, where="deadline")
+    for name in _MAPPINGS:
         if name in members:
             members[name] = dict(members[name])
+    if "conflict_filter" in members:
+        members["conflict_filter"] = filter_json(members["conflict_filter"], where="conflict-filter")
     return members
 
 
-def _unix_ms(moment: datetime) -> int:
+def unix_ms(moment: datetime, *, where: str) -> int:
+    """Milliseconds since 1970-01-01 UTC. Raises InvalidIntent for a time without a time zone."""
     if moment.tzinfo is None:
-        raise InvalidIntent("needs a time zone", rule="invalid-field", where="deadline")
+        raise InvalidIntent("needs a time zone", rule="invalid-field", where=where)
     return int(moment.timestamp() * 1000)
 
 
-def _locations(files: Iterable[ContentFile | str]) -> tuple[str, ...]:
+def locations_of(files: Iterable[ContentFile | str], *, where: str = "removed-data-files") -> tuple[str, ...]:
+    """The locations of files that are given by them, or as they were added."""
     if isinstance(files, str):
-        raise InvalidIntent("wants a list of files, not one name", rule="invalid-field", where="removed-data-files")
+        raise InvalidIntent("wants a list of files, not one name", rule="invalid-field", where=where)
     return tuple(file if isinstance(file, str) else file.file_path for file in files)
+
+
+def filter_json(filter: FilterLike, *, where: str = "row-filter") -> Filter:
+    """A filter in its JSON form. Raises InvalidInput for a text that is none."""
+    if isinstance(filter, str):
+        json: Filter = expression_to_json(filter_from_text(filter, where=where))
+        return json
+    return filter if isinstance(filter, bool) else dict(filter)
+
+
+def schema_json(schema: Schema | Mapping[str, Any]) -> dict[str, Any]:
+    """A schema in its JSON form."""
+    return schema_to_json(schema) if isinstance(schema, Schema) else dict(schema)
+
+
+def schema_id_of(base: TableView | int) -> int:
+    """The id of the schema that a change was planned on."""
+    return base.metadata.current_schema_id if isinstance(base, TableView) else base

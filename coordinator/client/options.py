@@ -17,6 +17,10 @@ UNRESOLVED_MAX: Final = 10_000
 """Intents without an outcome before `submit` waits."""
 
 
+FilterLike = str | bool | Mapping[str, Any]
+"""A filter as text (``day >= '2026-01-01' and country = 'FI'``), in its JSON form, or True for every row."""
+
+
 class ClientOptions(TypedDict, total=False):
     """How a client works.
 
@@ -53,23 +57,56 @@ class IntentOptions(TypedDict, total=False):
     summary: Mapping[str, str]
 
 
-class FileOptions(IntentOptions, total=False):
-    """As `IntentOptions`, for operations on files: the branch, and the snapshot that the intent was planned on."""
+class BranchOptions(IntentOptions, total=False):
+    """As `IntentOptions`, for operations on files.
+
+    `branch`: instead of ``main``. `stage`: make a snapshot that no branch points at yet, named `wap_id` for
+    publishing (write-audit-publish).
+    """
 
     branch: str
+    stage: bool
+    wap_id: str
+
+
+class FileOptions(BranchOptions, total=False):
+    """As `BranchOptions`, with the snapshot that the intent was planned on."""
+
     base_snapshot_id: int
 
 
-class BranchOptions(IntentOptions, total=False):
-    """As `IntentOptions`, with the branch."""
+class CheckOptions(BranchOptions, total=False):
+    """As `BranchOptions`, with what is compared with what came since the base (``docs/replay.md``).
 
-    branch: str
+    `conflict_filter`: the rows that were read, instead of the whole table. `isolation`: ``serializable`` (default) or
+    ``snapshot``. `validate`: ``none`` commits over everything that came.
+    """
+
+    conflict_filter: FilterLike
+    case_sensitive: bool
+    isolation: Literal["serializable", "snapshot"]
+    validate: Literal["all", "none"]
+
+
+class RefOptions(IntentOptions, total=False):
+    """As `IntentOptions`, with the snapshot at which the writer saw the branch or tag: refused if it moved."""
+
+    expected_snapshot_id: int
+
+
+class RetentionOptions(IntentOptions, total=False):
+    """As `IntentOptions`, with how long a branch and its snapshots are kept. Ages in milliseconds."""
+
+    min_snapshots_to_keep: int
+    max_snapshot_age_ms: int
+    max_ref_age_ms: int
 
 
 class TableOptions(IntentOptions, total=False):
     """As `IntentOptions`, for a new table: spec, order and properties as in the REST specification.
 
-    `location`: where, instead of below the daemon's warehouse. `format_version`: 1, 2 (default) or 3.
+    `location`: where, instead of below the daemon's warehouse. `format_version`: 1, 2 (default) or 3. `catalog`:
+    ``metastore`` (default), or ``file-system`` for a table that engines open by its path.
     """
 
     partition_spec: Mapping[str, Any]
@@ -77,3 +114,4 @@ class TableOptions(IntentOptions, total=False):
     location: str
     properties: Mapping[str, str]
     format_version: int
+    catalog: Literal["metastore", "file-system"]

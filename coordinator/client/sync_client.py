@@ -8,20 +8,22 @@ import os
 import selectors
 import threading
 import weakref
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError, Future
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, Unpack
 
-from firn.coordinator.client import intents
 from firn.coordinator.client.answers import Answer, Unknown, committed
 from firn.coordinator.client.async_client import DEFAULT_URL, AsyncClient, AsyncTicket
-from firn.coordinator.client.options import BranchOptions, ClientOptions, FileOptions, IntentOptions, TableOptions
+from firn.coordinator.client.operations import Operations
+from firn.coordinator.client.options import ClientOptions
 from firn.coordinator.client.table_view import TableView
 from firn.model.errors import Unavailable
-from firn.model.intent import ContentFile, Intent
+from firn.model.intent import Intent
 from firn.model.outcome import Committed, Outcome
-from firn.model.schema import Schema
+
+if TYPE_CHECKING:
+    from firn.coordinator.dry_run import Forecast
 
 CLOSE_TIMEOUT_S: Final = 5.0
 
@@ -69,8 +71,10 @@ class Ticket:
         )
 
 
-class Client:
+class Client(Operations[Ticket]):
     """Submits intents to firn's daemons through Redis, for code without an event loop.
+
+    Each operation is a method (`firn.coordinator.client.operations`) that returns its ticket.
 
     Any number of threads may share one; they share one background thread. A forked child gets its own connection when
     it first uses the client, and a pickled client connects anew where it is unpickled. Connects when first used. Use
@@ -85,36 +89,6 @@ class Client:
         self._closed = False
         _clients.add(self)
 
-    def append(self, table: str, files: Iterable[ContentFile], **options: Unpack[FileOptions]) -> Ticket:
-        """Add data files (`data_files_from_parquet`). Never conflicts."""
-        return self.submit(intents.append(table, files, options))
-
-    def delete_files(self, table: str, files: Iterable[ContentFile | str], **options: Unpack[FileOptions]) -> Ticket:
-        """Remove whole data files; rejected unless each of them is live."""
-        return self.submit(intents.delete_files(table, files, options))
-
-    def replace(
-        self,
-        table: str,
-        *,
-        removed: Iterable[ContentFile | str],
-        added: Iterable[ContentFile],
-        base_snapshot_id: int,
-        **options: Unpack[BranchOptions],
-    ) -> Ticket:
-        """Rewrite data files without changing rows; `base_snapshot_id` is the snapshot that was read."""
-        return self.submit(
-            intents.replace(table, removed=removed, added=added, base_snapshot_id=base_snapshot_id, options=options)
-        )
-
-    def create_table(self, table: str, schema: Schema | Mapping[str, Any], **options: Unpack[TableOptions]) -> Ticket:
-        """Create a table; `schema` as a value or in its JSON form. Ids are assigned anew."""
-        return self.submit(intents.create_table(table, schema, options))
-
-    def drop_table(self, table: str, **options: Unpack[IntentOptions]) -> Ticket:
-        """Forget a table; its files stay."""
-        return self.submit(intents.drop_table(table, options))
-
     def submit(self, intent: Intent) -> Ticket:
         """Submit any intent; waits while too many have no outcome.
 
@@ -122,6 +96,10 @@ class Client:
         no daemon could answer it, Misconfigured when Redis does not let the client in, Unavailable after `close`.
         """
         return self._running().submit(intent)
+
+    def dry_run(self, *intents: Intent) -> list[Forecast]:
+        """What would become of intents now, and why; nothing is submitted. As `AsyncClient.dry_run`."""
+        return self._running().call(lambda client: client.dry_run(*intents))
 
     def outcome(self, intent_id: str) -> Outcome | None:
         """The outcome of any intent while Redis has it; None says nothing about whether it was committed."""

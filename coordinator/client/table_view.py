@@ -96,6 +96,10 @@ class TableFinder:
             raise NotFound(f"table {name!r} was dropped")
         return await self._read(name, pointer.metadata_location)
 
+    async def pointers(self) -> Pointers | None:
+        """Where all tables are, for a client that was given a ZooKeeper; None for one that was not."""
+        return None if self._hosts is None else await self._pointers()
+
     async def close(self) -> None:
         """Give the session up."""
         if self._session is not None:

@@ -1,0 +1,227 @@
+"""Dry run: what would become of intents if they were committed now, and why. Nothing is written, no lock is taken.
+
+The intents are replayed by the rules that commits go by, on the table as it is now; what replay drafts is described and
+dropped. Blocking (reads of metadata and manifests): call it in a worker thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, Literal
+
+import msgspec
+
+from firn.coordinator.batch_record import rejected_as
+from firn.coordinator.commit import decide, working_on
+from firn.coordinator.landed import Landed, landed
+from firn.coordinator.lane_queue import unless_late
+from firn.coordinator.pending import Pending
+from firn.coordinator.repeats import sort_out
+from firn.coordinator.replay.decision import Applied, Decision, Refused
+from firn.coordinator.replay.draft import DraftSnapshot
+from firn.coordinator.replay.refusals import placed
+from firn.coordinator.replay.window import made_by
+from firn.coordinator.replay.working import Attempt, Placement, Working
+from firn.coordinator.table_reader import TableReader
+from firn.coordinator.table_state import TableState
+from firn.model.ancestry import snapshots_between
+from firn.model.errors import InvalidIntent
+from firn.model.intent import OPERATIONS, Intent, digest_of, encode_intent
+from firn.model.intent_codec import DecodedIntent, check_age
+from firn.model.limits import Limits
+from firn.model.manifest import Status
+from firn.model.outcome import Outcome, Rejected
+from firn.model.planned_on import base_of, ref_of
+from firn.model.snapshot import MAIN_BRANCH
+from firn.storage.intent_streams import Entry
+from firn.storage.journal import JournalFiles
+from firn.storage.pointers import Versioned
+
+LISTED_MAX: Final = 100
+"""Files and snapshots listed; counts say how many there are."""
+
+DRY_RUN: Final = "dry-run"
+"""Stands for the batch in what is drafted."""
+
+
+class FutureSnapshot(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_defaults=True):
+    """A snapshot that a commit would make. `intents_count` intents of the dry run would share it."""
+
+    snapshot_id: int
+    parent_snapshot_id: int | None = None
+    sequence_number: int
+    operation: str | None = None
+    branch: str | None = None
+    """None: staged, no branch would point at it."""
+    summary: dict[str, str] = {}
+    intents_count: int = 1
+    added_files: tuple[str, ...] = ()
+    added_files_count: int = 0
+    removed_files: tuple[str, ...] = ()
+    removed_files_count: int = 0
+
+
+class Forecast(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_defaults=True):
+    """What would become of one intent now.
+
+    ``would-commit``: `snapshot` is what it would make, if it makes one, and `details` what its outcome would say.
+    ``would-reject``: `outcome` is the rejection. ``decided``: the intent was submitted before, and `outcome` is what
+    became of it. `rebased_over` are the snapshots that came to its branch after `base_snapshot_id`, newest first.
+    `metadata_location` is the table that it was judged on; `waiting` counts the intents of the table's queue that were
+    submitted before and are undecided (None: not known), any of which may change the answer.
+    """
+
+    status: Literal["would-commit", "would-reject", "decided"]
+    intent_id: str
+    table: str
+    operation: str
+    branch: str | None = None
+    base_snapshot_id: int | None = None
+    head_snapshot_id: int | None = None
+    metadata_location: str | None = None
+    snapshot: FutureSnapshot | None = None
+    details: dict[str, Any] = {}
+    rebased_over: tuple[Landed, ...] = ()
+    rebased_over_count: int = 0
+    outcome: Outcome | None = None
+    waiting: int | None = None
+    caveats: tuple[str, ...] = ()
+
+    @property
+    def is_yes(self) -> bool:
+        """Whether it would be, or is, committed."""
+        return self.status == "would-commit" or (self.outcome is not None and not isinstance(self.outcome, Rejected))
+
+
+def forecast(
+    intents: Sequence[Intent],
+    *,
+    versioned: Versioned | None,
+    reader: TableReader,
+    journal: JournalFiles,
+    limits: Limits,
+    placement: Placement,
+    now_ms: int,
+) -> list[Forecast]:
+    """What would become of intents on one table, were they committed now, one after the other in this order.
+
+    `versioned` is the table's pointer, None for a name without one. Raises as reading the table does.
+    """
+    table = intents[0].table
+    state = TableState(table, reader=reader, journal=journal, limits=limits)
+    state.load(versioned)
+    pendings = [_pending(intent, limits=limits, now_ms=now_ms) for intent in intents]
+    found = sort_out(state.decisions, pendings)
+    known: dict[int, Forecast] = {
+        id(pending): _forecast(pending, state, status="decided", outcome=outcome) for pending, outcome in found.repeats
+    }
+    for pending, refused in found.reused:
+        known[id(pending)] = _forecast(
+            pending, state, status="would-reject", outcome=rejected_as(pending.decoded.intent, refused, limits=limits)
+        )
+    for pending in found.later:
+        same = "says the same as an earlier one of this dry run, and would get that one's outcome"
+        known[id(pending)] = _forecast(pending, state, status="would-commit", caveats=(same,))
+    attempt = Attempt(batch=DRY_RUN, token=DRY_RUN, number=0, now_ms=now_ms)
+    working = working_on(state, reader=reader, attempt=attempt, placement=placement, limits=limits)
+    for pending, decision in zip(found.open, decide(working, found.open), strict=True):
+        known[id(pending)] = _judged(pending, decision, state, working)
+    return [known[id(pending)] for pending in pendings]
+
+
+def _pending(intent: Intent, *, limits: Limits, now_ms: int) -> Pending:
+    """The intent as if it came in now, with the verdict of whoever looks at it before its table is."""
+    payload = encode_intent(intent)
+    pending = Pending(
+        decoded=DecodedIntent(intent, digest_of(intent), len(payload)),
+        entry=Entry(shard=0, entry_id=f"{now_ms}-0", payload=payload, deliveries=1),
+        epoch=DRY_RUN,
+        entry_ms=now_ms,
+        taken_at=0.0,
+    )
+    try:
+        check_age(intent.intent_id, entry_ms=now_ms, limits=limits)
+    except InvalidIntent as error:
+        verdict = Refused(rule=error.rule, message=str(error), hint="fix")
+        return msgspec.structs.replace(pending, verdict=verdict)
+    return unless_late(pending, now_ms=now_ms)
+
+
+def _forecast(pending: Pending, state: TableState, **members: Any) -> Forecast:
+    intent = pending.decoded.intent
+    return Forecast(**{
+        "intent_id": intent.intent_id,
+        "table": intent.table,
+        "operation": OPERATIONS[type(intent)],
+        "branch": ref_of(intent),
+        "base_snapshot_id": base_of(intent),
+        "metadata_location": None if state.current is None or state.pointer is None
+        else state.pointer.metadata_location,
+        **members,
+    })  # fmt: skip
+
+
+def _judged(pending: Pending, decision: Decision, state: TableState, working: Working) -> Forecast:
+    intent = pending.decoded.intent
+    if isinstance(decision, Refused):
+        refused = placed(working, intent, decision)
+        passed = _passed(state, refused.base_snapshot_id, head=refused.head_snapshot_id)
+        return _forecast(
+            pending, state, status="would-reject", outcome=rejected_as(intent, refused, limits=working.limits),
+            base_snapshot_id=refused.base_snapshot_id, head_snapshot_id=refused.head_snapshot_id,
+            rebased_over=passed[:LISTED_MAX], rebased_over_count=len(passed),
+        )  # fmt: skip
+    draft = next((d for d in working.snapshots if d.snapshot.snapshot_id == decision.snapshot_id), None)
+    head = _head(state, ref_of(intent))
+    passed = _passed(state, base_of(intent), head=head)
+    return _forecast(
+        pending, state, status="would-commit", head_snapshot_id=head,
+        snapshot=None if draft is None else _future(draft, working), details=_details(decision),
+        rebased_over=passed[:LISTED_MAX], rebased_over_count=len(passed),
+    )  # fmt: skip
+
+
+def _details(applied: Applied) -> dict[str, Any]:
+    return dict(applied.details)
+
+
+def _head(state: TableState, name: str | None) -> int | None:
+    ref = None if state.metadata is None else state.metadata.ref(name or MAIN_BRANCH)
+    return None if ref is None else ref.snapshot_id
+
+
+def _passed(state: TableState, base: int | None, *, head: int | None) -> tuple[Landed, ...]:
+    """The snapshots after the base up to the head; none where the intent names no base, or it is not reached."""
+    if state.metadata is None or base is None:
+        return ()
+    between = snapshots_between(state.metadata, after_id=base, until_id=head)
+    return tuple(landed(snapshot) for snapshot in between or ())
+
+
+def _future(draft: DraftSnapshot, working: Working) -> FutureSnapshot:
+    snapshot = draft.snapshot
+    added, removed = (tuple(_files(draft, working, status)) for status in (Status.ADDED, Status.DELETED))
+    refs = () if working.metadata is None else working.metadata.refs.values()
+    on_branch = any(ref.snapshot_id == snapshot.snapshot_id for ref in refs) or any(
+        later.snapshot.parent_snapshot_id == snapshot.snapshot_id for later in working.snapshots
+    )
+    return FutureSnapshot(
+        snapshot_id=snapshot.snapshot_id,
+        parent_snapshot_id=snapshot.parent_snapshot_id,
+        sequence_number=snapshot.sequence_number,
+        operation=snapshot.operation,
+        branch=draft.branch if on_branch else None,
+        summary={k: v for k, v in (snapshot.summary or {}).items() if not k.startswith("firn.batch")},
+        intents_count=len(draft.intent_ids),
+        added_files=added[:LISTED_MAX],
+        added_files_count=len(added),
+        removed_files=removed[:LISTED_MAX],
+        removed_files_count=len(removed),
+    )
+
+
+def _files(draft: DraftSnapshot, working: Working, status: Status) -> Iterator[str]:
+    for manifest in made_by(draft.snapshot, draft.manifests):
+        for entry in working.entries(manifest):
+            if entry.status is status and entry.snapshot_id == draft.snapshot.snapshot_id:
+                yield entry.data_file.file_path
