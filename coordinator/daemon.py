@@ -118,9 +118,6 @@ class Daemon:
                 allowed=settings.allowed_locations,
             )
         )
-        survey = Survey(
-            shop, self.lanes, shards=settings.daemon.shards, membership=self._membership, streams=streams
-        )  # fmt: skip
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> str | None:
