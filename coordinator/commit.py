@@ -16,11 +16,11 @@ from firn.coordinator.pointer_move import move, moved_pointer, new_metadata_file
 from firn.coordinator.replay.decision import Decision
 from firn.coordinator.replay.draft import DraftManifest
 from firn.coordinator.replay.engine import replay
+from firn.coordinator.replay.holds import Hold
 from firn.coordinator.replay.working import Attempt, Placement, Working
 from firn.coordinator.snapshot_files import encode_snapshots
 from firn.coordinator.table_reader import TableReader
 from firn.coordinator.table_state import TableState
-from firn.model.intent import Intent
 from firn.model.journal import Retried, Segment
 from firn.model.limits import Limits
 from firn.model.manifest import ManifestFile
@@ -44,8 +44,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     placement: Placement
     limits: Limits
     written: dict[str, ManifestFile]
-    waiting: tuple[Intent, ...] = ()
-    """What is queued behind the batch, where the batch has to be considerate of it (an expiry)."""
+    waiting: tuple[Hold, ...] = ()
+    """What work that waits behind the batch needs, where the batch has to be considerate of it (an expiry)."""
 
 
 class Prepared(msgspec.Struct, frozen=True, kw_only=True):

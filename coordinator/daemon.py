@@ -19,10 +19,12 @@ from firn.coordinator.lanes import Lanes
 from firn.coordinator.metrics import Metrics
 from firn.coordinator.ownership import Ownership
 from firn.coordinator.publish import Publisher
+from firn.coordinator.replay.holds import Hold
 from firn.coordinator.table_catalogs import TableCatalogs
 from firn.coordinator.table_locations import TableLocations
 from firn.coordinator.table_reader import TableReader
 from firn.coordinator.version import VERSION
+from firn.coordinator.waiting import WaitingIntents
 from firn.model.errors import AlreadyExists, FirnError, Misconfigured
 from firn.model.sharding import shard_of
 from firn.storage.file_system_tables import FileSystemTables
@@ -91,6 +93,7 @@ class Daemon:
                 lease_idle_s=settings.daemon.lease_idle_s,
                 wall_ms=wall_ms,
                 connected=self._wait_connected,
+                waiting=self._holds,
             )
         )
         self.ownership = Ownership(
@@ -99,6 +102,9 @@ class Daemon:
             shards=settings.daemon.shards,
             metrics=self.metrics,
             on_release=self._release_shards,
+        )
+        self._waiting = WaitingIntents(
+            streams, shards=settings.daemon.shards, limits=limits, under_way=self.lanes.under_way
         )
         self.intake = Intake(
             streams, self.lanes, self.publisher, consumer=self.member, shards=settings.daemon.shards,
@@ -216,6 +222,9 @@ class Daemon:
         count = self._settings.daemon.shards
         await self.lanes.retire({t for t in self.lanes.tables() if shard_of(t, shards=count) in shards})
         self.intake.forget(shards)
+
+    async def _holds(self, table: str) -> tuple[Hold, ...]:
+        return await self._waiting.holds(table)
 
     def _settled(self, entries: Sequence[tuple[int, str]]) -> None:
         self.lanes.settled(entries)

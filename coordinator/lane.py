@@ -24,6 +24,7 @@ from firn.coordinator.pending import Pending
 from firn.coordinator.publish import Publisher
 from firn.coordinator.repeats import sort_out
 from firn.coordinator.replay.decision import Refused
+from firn.coordinator.replay.holds import Hold, holds_of
 from firn.coordinator.replay.places import chooses_places, may_make
 from firn.coordinator.replay.working import Attempt, Placement
 from firn.coordinator.table_catalogs import TableCatalogs
@@ -32,7 +33,6 @@ from firn.coordinator.table_reader import TableReader
 from firn.coordinator.table_state import TableState
 from firn.model.errors import CorruptFile, Fenced, InvalidInput, Misconfigured, NotFound, Unavailable
 from firn.model.identifiers import uuid7
-from firn.model.intent import Intent
 from firn.model.journal import Retried
 from firn.model.limits import Limits
 from firn.model.operations.upkeep import ExpireSnapshots
@@ -71,6 +71,8 @@ class Workshop(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     wall_ms: Callable[[], int]
     connected: Callable[[], Awaitable[None]]
     """Waits until the ZooKeeper session is connected."""
+    waiting: Callable[[str], Awaitable[tuple[Hold, ...]]]
+    """What work that is in no lane needs of a table."""
 
 
 class Lane:
@@ -181,11 +183,12 @@ class Lane:
             else:
                 return
 
-    def _waiting_behind(self, batch: Sequence[Pending]) -> tuple[Intent, ...]:
-        """The intents that an expiry in the batch must not cut off from what they were planned on."""
+    async def _waiting_behind(self, batch: Sequence[Pending]) -> tuple[Hold, ...]:
+        """What an expiry in the batch must leave to the work that waits behind it."""
         if not any(isinstance(p.decoded.intent, ExpireSnapshots) for p in batch):
             return ()
-        return self._queue.intents
+        queued = (hold for intent in self._queue.intents for hold in holds_of(intent))
+        return (*queued, *await self._shop.waiting(self.table))
 
     async def _commit(self, batch: list[Pending]) -> None:
         """Attempts until every intent of the batch has its outcome; `batch` keeps those that have none yet."""
@@ -205,7 +208,8 @@ class Lane:
                 batch[:] = [unless_late(pending, now_ms=shop.wall_ms()) for pending in batch]
                 plan = Plan(
                     daemon=shop.daemon, batch=batch_id, pendings=tuple(batch), placement=await self._placement(batch),
-                    limits=limits, written={} if plan is None else plan.written, waiting=self._waiting_behind(batch),
+                    limits=limits, written={} if plan is None else plan.written,
+                    waiting=await self._waiting_behind(batch),
                 )  # fmt: skip
                 prepared = await self._timed("replay", asyncio.to_thread(
                     prepare, plan, self._state, reader=shop.reader, attempt=_attempt(batch_id, number, shop.wall_ms()),

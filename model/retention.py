@@ -34,12 +34,13 @@ class Criteria(msgspec.Struct, frozen=True, kw_only=True):
 class Expiry(msgspec.Struct, frozen=True, kw_only=True):
     """A decision: every snapshot is in `kept` or in `removed`, every reference that goes in `removed_refs`.
 
-    The values are reasons for people.
+    `kept_refs` would have gone by their age, and are in use. The values are reasons for people.
     """
 
     kept: dict[int, str]
     removed: dict[int, str]
     removed_refs: dict[str, str]
+    kept_refs: dict[str, str] = {}
 
     @property
     def is_empty(self) -> bool:
@@ -48,11 +49,17 @@ class Expiry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plan_expiry(
-    metadata: TableMetadata, criteria: Criteria, *, now_ms: int, in_use: Mapping[int, str] | None = None
+    metadata: TableMetadata,
+    criteria: Criteria,
+    *,
+    now_ms: int,
+    in_use: Mapping[int, str] | None = None,
+    refs_in_use: Mapping[str, str] | None = None,
 ) -> Expiry:
     """What expires of a table at `now_ms`.
 
-    `in_use` are snapshots that must stay for a reason of the caller's, such as an intent that was planned on them.
+    `in_use` are snapshots, and `refs_in_use` branches and tags, that must stay for a reason of the caller's, such as an
+    intent that was planned on them.
     Raises InvalidInput for criteria that no expiry may have, for a snapshot asked for by id that a reference names, and
     for a table whose files other tables share (``gc.enabled=false``); NotFound for an unknown id.
     """
@@ -63,7 +70,9 @@ def plan_expiry(
     retain_last = criteria.retain_last
     if retain_last is None:
         retain_last = EXPIRE_SNAPSHOTS_MIN.of(metadata.properties)
-    removed_refs = _aged_refs(metadata, now_ms)
+    aged = _aged_refs(metadata, now_ms)
+    kept_refs = {name: why for name, why in (refs_in_use or {}).items() if name in aged}
+    removed_refs = {name: why for name, why in aged.items() if name not in kept_refs}
     refs = {name: ref for name, ref in metadata.refs.items() if name not in removed_refs}
     kept = dict(in_use or {})
     for name, ref in refs.items():
@@ -92,6 +101,7 @@ def plan_expiry(
         kept={number: why for number, why in kept.items() if number not in removed and _known(metadata, number)},
         removed=removed,
         removed_refs=removed_refs,
+        kept_refs=kept_refs,
     )
 
 

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from firn.coordinator.replay import rules
 from firn.coordinator.replay.decision import Applied
+from firn.coordinator.replay.holds import Hold, holds_of, refs_held, snapshots_held
 from firn.coordinator.replay.refs_rules import LISTED_MAX
 from firn.coordinator.replay.working import Working
-from firn.model.ancestry import ancestors_of
-from firn.model.cherry_pick import snapshot_staged_as
 from firn.model.errors import InvalidInput
-from firn.model.intent import Intent
-from firn.model.metadata import TableMetadata
-from firn.model.operations.refs import CherryPick, Publish
 from firn.model.operations.upkeep import ExpireSnapshots
 from firn.model.retention import Criteria, Expiry, apply_expiry, plan_expiry
 from firn.model.table_properties import GC_ENABLED
@@ -30,7 +25,9 @@ def expire_snapshots(working: Working, intent: ExpireSnapshots) -> Applied:
     if not GC_ENABLED.of(metadata.properties):
         rules.GC_DISABLED.refuse(f"the table's {GC_ENABLED.name} is off: other tables may share its files")
     known = tuple(i for i in intent.snapshot_ids if metadata.snapshot_by_id(i) is not None)
-    in_use = snapshots_in_use(working, metadata)
+    holds = _holds(working)
+    made_here = {draft.snapshot.snapshot_id: "made by the same commit" for draft in working.snapshots}
+    in_use = {**made_here, **snapshots_held(metadata, holds)}
     try:
         expiry = plan_expiry(
             metadata,
@@ -42,6 +39,7 @@ def expire_snapshots(working: Working, intent: ExpireSnapshots) -> Applied:
             ),
             now_ms=working.attempt.now_ms,
             in_use=in_use,
+            refs_in_use=refs_held(metadata, holds),
         )
     except InvalidInput as error:
         rules.INVALID_PROPERTY.refuse(str(error))
@@ -60,44 +58,12 @@ def _details(intent: ExpireSnapshots, expiry: Expiry, *, in_use: dict[int, str])
         "removed-count": len(expiry.removed),
         "removed-refs": dict(list(expiry.removed_refs.items())[:LISTED_MAX]),
         "kept": kept[:LISTED_MAX],
+        "kept-refs": dict(list(expiry.kept_refs.items())[:LISTED_MAX]),
         "already-gone": gone[:LISTED_MAX],
     }
     return {name: value for name, value in details.items() if value or name == "removed-count"}
 
 
-def snapshots_in_use(working: Working, metadata: TableMetadata) -> dict[int, str]:
-    """Snapshots that must stay because of what is under way, with the reason.
-
-    Of an intent's base not only the snapshot is needed but the whole history from there to the branch's head: it is
-    what the intent is validated against.
-    """
-    reasons = {draft.snapshot.snapshot_id: "made by the same commit" for draft in working.snapshots}
-    bases: dict[int, str] = {}
-    for intent in (*working.following, *working.waiting):
-        for snapshot_id in _planned_on(intent, metadata):
-            bases.setdefault(snapshot_id, f"intent {intent.intent_id}, which waits, was planned on it")
-    for ref in metadata.refs.values() if bases else ():
-        path: list[int] = []
-        for snapshot in ancestors_of(metadata, ref.snapshot_id):
-            path.append(snapshot.snapshot_id)
-            why = bases.get(snapshot.snapshot_id)
-            if why is not None:
-                for number in path[:-1]:
-                    reasons.setdefault(number, f"between a branch's head and {snapshot.snapshot_id}, which is in use")
-                path.clear()
-    return {**reasons, **bases}
-
-
-def _planned_on(intent: Intent, metadata: TableMetadata) -> Iterator[int]:
-    """The snapshots that an intent names as its base or its target."""
-    for member in ("base_snapshot_id", "snapshot_id"):
-        snapshot_id = getattr(intent, member, None)
-        if isinstance(snapshot_id, int):
-            yield snapshot_id
-    picked = None
-    if isinstance(intent, Publish):
-        picked = snapshot_staged_as(metadata, intent.wap_id)
-    elif isinstance(intent, CherryPick):
-        picked = metadata.snapshot_by_id(intent.snapshot_id)
-    if picked is not None:  # its parent tells whether it can be picked
-        yield from (i for i in (picked.snapshot_id, picked.parent_snapshot_id) if i is not None)
+def _holds(working: Working) -> tuple[Hold, ...]:
+    """What work that is under way needs: what follows in the batch, and what waits behind it."""
+    return (*(hold for intent in working.following for hold in holds_of(intent)), *working.waiting)

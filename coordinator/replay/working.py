@@ -15,6 +15,7 @@ import msgspec
 from firn.coordinator.landmarks import Landmarks
 from firn.coordinator.replay import rules
 from firn.coordinator.replay.draft import DraftManifest, DraftSnapshot, ManifestRef, TableChange, location_of
+from firn.coordinator.replay.holds import Hold
 from firn.coordinator.replay.live_deletes import LiveDelete, LiveDeletes
 from firn.coordinator.replay.live_files import LiveFiles
 from firn.model.datafile import DataFile
@@ -113,8 +114,8 @@ class Working:
 
     A table has `metadata`, a view has `view`; a free name has neither, and none has both.
 
-    `also_at` are places beside its location where it has files (`Pointer.also_at`). `waiting` are intents queued behind
-    the batch, `following` those of the batch behind the one that is replayed. `landmarks` tell who made
+    `also_at` are places beside its location where it has files (`Pointer.also_at`). `waiting` is what work behind the
+    batch needs, `following` those of the batch behind the one that is replayed. `landmarks` tell who made
     changes without snapshots.
     """
 
@@ -140,14 +141,14 @@ class Working:
         self.placement = placement
         self.limits = limits
         self.also_at: tuple[str, ...] = ()
-        self.waiting: Sequence[Intent] = ()
+        self.waiting: Sequence[Hold] = ()
         self.following: Sequence[Intent] = ()
+        self.landmarks = Landmarks()
         self.change: TableChange = "none"
         self.catalog: Catalog = catalog
         self.registered_at: str | None = None
         self.snapshots: list[DraftSnapshot] = []
         self.drafted_files: dict[str, bytes] = {}
-        self.landmarks = Landmarks()
         self.heads: dict[str, Head] = {}
         self._base_heads = heads
         self._numbered: dict[str, ManifestFile] = {}

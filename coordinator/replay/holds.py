@@ -1,0 +1,155 @@
+"""Holds: what an expiry must leave to work that is under way, because it was planned on it or names it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from firn.model.ancestry import ancestors_of
+from firn.model.cherry_pick import snapshot_staged_as
+from firn.model.intent import OPERATIONS, Intent
+from firn.model.metadata import TableMetadata
+from firn.model.snapshot import MAIN_BRANCH
+
+EMPTY_BRANCH_BASES: Final = frozenset({"overwrite", "replace-partitions", "row-delta"})
+"""Operations whose base null says that they were planned on an empty branch, and not that they have none."""
+
+
+class Hold(msgspec.Struct, frozen=True, kw_only=True):
+    """What one piece of work needs.
+
+    `who` is for people. `snapshot_ids` were planned on or are named; from each of them to the heads of its branches the
+    history stays, too. `refs` are branches and tags. `from_start` are branches that were empty when the work was
+    planned: all of their history is needed. `picked` snapshots, and the one that was staged under `wap_id`, are needed
+    with their parents. `since_ms`: nothing is known of the work but that it needs nothing older.
+    """
+
+    who: str
+    snapshot_ids: tuple[int, ...] = ()
+    refs: tuple[str, ...] = ()
+    from_start: tuple[str, ...] = ()
+    picked: tuple[int, ...] = ()
+    wap_id: str | None = None
+    since_ms: int | None = None
+
+
+class _Glimpse(msgspec.Struct, rename="kebab"):
+    """The members of any intent that name snapshots, branches and tags; whatever they are."""
+
+    table: Any = None
+    intent_id: Any = None
+    operation: Any = None
+    branch: Any = MAIN_BRANCH
+    ref_name: Any = None
+    to: Any = None
+    base_snapshot_id: Any = msgspec.UNSET
+    snapshot_id: Any = None
+    wap_id: Any = None
+    statistics: Any = None
+    partition_statistics: Any = None
+    members: Any = None
+
+
+_GLIMPSE: Final = msgspec.json.Decoder(_Glimpse)
+
+
+def holds_of(intent: Intent) -> tuple[Hold, ...]:
+    """What an intent that waits needs of its table."""
+    members = getattr(intent, "members", None) or (intent,)
+    return tuple(_hold(_glimpse_of(one), intent.intent_id) for one in members if one.table == intent.table)
+
+
+def holds_of_payload(payload: bytes, *, table: str) -> tuple[Hold, ...]:
+    """What an intent that has not been looked at needs of a table; nothing if it cannot be read or is another's."""
+    try:
+        glimpse = _GLIMPSE.decode(payload)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return ()
+    intent_id = str(glimpse.intent_id)
+    if not isinstance(glimpse.members, list):
+        return (_hold(glimpse, intent_id),) if glimpse.table == table else ()
+    found = (msgspec.convert(one, _Glimpse) for one in glimpse.members if isinstance(one, dict))
+    return tuple(_hold(one, intent_id) for one in found if one.table == table)
+
+
+def snapshots_held(metadata: TableMetadata, holds: Sequence[Hold]) -> dict[int, str]:
+    """Snapshots that must stay because of `holds`, with the reason.
+
+    Of a base not only the snapshot is needed but the whole history from there to the branch's head: it is what the work
+    is validated against.
+    """
+    bases: dict[int, str] = {}
+    reasons: dict[int, str] = {}
+    for hold in holds:
+        for snapshot_id in _named(hold, metadata):
+            bases.setdefault(snapshot_id, f"{hold.who} was planned on it")
+        for branch in hold.from_start:
+            reasons = {**_whole_history(metadata, branch, hold.who), **reasons}
+        if hold.since_ms is not None:
+            for snapshot in metadata.snapshots:
+                if snapshot.timestamp_ms >= hold.since_ms:
+                    reasons.setdefault(snapshot.snapshot_id, f"{hold.who} may have been planned on it")
+    for ref in metadata.refs.values() if bases else ():
+        path: list[int] = []
+        for snapshot in ancestors_of(metadata, ref.snapshot_id):
+            path.append(snapshot.snapshot_id)
+            if snapshot.snapshot_id in bases:
+                for number in path[:-1]:
+                    reasons.setdefault(number, f"between a branch's head and {snapshot.snapshot_id}, which is in use")
+                path.clear()
+    return {**reasons, **bases}
+
+
+def refs_held(metadata: TableMetadata, holds: Sequence[Hold]) -> dict[str, str]:
+    """Branches and tags that must not age because of `holds`, with the reason."""
+    found: dict[str, str] = {}
+    for hold in holds:
+        for name in metadata.refs if hold.since_ms is not None else hold.refs:
+            if name in metadata.refs:
+                found.setdefault(name, f"{hold.who} names it" if hold.since_ms is None else f"{hold.who} may name it")
+    return found
+
+
+def _named(hold: Hold, metadata: TableMetadata) -> Iterator[int]:
+    yield from hold.snapshot_ids
+    picked = [metadata.snapshot_by_id(number) for number in hold.picked]
+    if hold.wap_id is not None:
+        picked.append(snapshot_staged_as(metadata, hold.wap_id))
+    for snapshot in picked:
+        if snapshot is not None:  # its parent tells whether it can be picked
+            yield from (i for i in (snapshot.snapshot_id, snapshot.parent_snapshot_id) if i is not None)
+
+
+def _whole_history(metadata: TableMetadata, branch: str, who: str) -> dict[int, str]:
+    ref = metadata.refs.get(branch)
+    history = [] if ref is None else list(ancestors_of(metadata, ref.snapshot_id))
+    if not history or history[-1].parent_snapshot_id is not None:
+        return {}  # its beginning is gone already
+    return {snapshot.snapshot_id: f"{who} was planned when {branch!r} was empty" for snapshot in history}
+
+
+def _glimpse_of(intent: Any) -> _Glimpse:
+    glimpse = _Glimpse(table=intent.table, operation=OPERATIONS[type(intent)])
+    for name in _Glimpse.__struct_fields__:
+        if name not in {"table", "operation", "members"}:
+            setattr(glimpse, name, getattr(intent, name, getattr(glimpse, name)))
+    return glimpse
+
+
+def _hold(glimpse: _Glimpse, intent_id: str) -> Hold:
+    files = (glimpse.statistics, glimpse.partition_statistics)
+    about = (file.get("snapshot-id") for file in files if isinstance(file, dict))
+    numbers = (glimpse.base_snapshot_id, glimpse.snapshot_id, *about)
+    branch = glimpse.branch if isinstance(glimpse.branch, str) else MAIN_BRANCH
+    planned_on_nothing = glimpse.base_snapshot_id is None and glimpse.operation in EMPTY_BRANCH_BASES
+    picks = glimpse.operation == "cherry-pick" and isinstance(glimpse.snapshot_id, int)
+    return Hold(
+        who=f"intent {intent_id}, which waits,",
+        snapshot_ids=tuple(number for number in numbers if isinstance(number, int)),
+        refs=tuple(name for name in (branch, glimpse.ref_name, glimpse.to) if isinstance(name, str)),
+        from_start=(branch,) if planned_on_nothing else (),
+        picked=(glimpse.snapshot_id,) if picks else (),
+        wap_id=glimpse.wap_id if glimpse.operation == "publish" and isinstance(glimpse.wap_id, str) else None,
+    )

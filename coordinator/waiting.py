@@ -1,0 +1,60 @@
+"""What waits in a table's stream beyond its lane: work that an expiry must not cut off from what it was planned on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from firn.coordinator.replay.holds import Hold, holds_of_payload
+from firn.model.limits import Limits
+from firn.model.sharding import shard_of
+from firn.storage.intent_streams import FIRST_ID, IntentStreams, id_order
+
+PAGE: Final = 512
+HOUR_MS: Final = 3_600_000
+
+
+class WaitingIntents:
+    """The undecided intents of the streams; nothing is taken, and what cannot be read needs nothing.
+
+    `under_way` tells entries (by shard and id) that are in a lane of this daemon: those the lane itself knows.
+    """
+
+    def __init__(
+        self, streams: IntentStreams, *, shards: int, limits: Limits, under_way: Callable[[int, str], bool]
+    ) -> None:
+        self._streams = streams
+        self._shards = shards
+        self._limits = limits
+        self._under_way = under_way
+
+    async def holds(self, table: str) -> tuple[Hold, ...]:
+        """What they need of a table, each need once.
+
+        At most `Limits.waiting_scan_entries_max` entries are looked at; of those behind them it is taken for granted
+        that they were planned no earlier than `Limits.dedupe_window_hours` before they were queued.
+        """
+        shard = shard_of(table, shards=self._shards)
+        oldest_ms = (await self._streams.lag(shard)).oldest_entry_ms
+        if oldest_ms is None:
+            return ()
+        found: dict[Any, Hold] = {}
+        after, seen = (f"{oldest_ms - 1}-{2**63}" if oldest_ms else FIRST_ID), 0
+        while page := await self._streams.standing(shard, after=after, count=PAGE):
+            for standing in page:
+                if standing.state == "settled" or self._under_way(shard, standing.entry_id):
+                    continue
+                for hold in holds_of_payload(standing.payload or b"", table=table):
+                    found.setdefault((hold.snapshot_ids, hold.refs, hold.from_start, hold.picked, hold.wap_id), hold)
+            after, seen = page[-1].entry_id, seen + len(page)
+            if seen >= self._limits.waiting_scan_entries_max:
+                found[None] = self._unseen(after)
+                break
+        return tuple(found.values())
+
+    def _unseen(self, entry_id: str) -> Hold:
+        queued_ms, _ = id_order(entry_id)
+        return Hold(
+            who=f"work that waits behind the {self._limits.waiting_scan_entries_max} intents that were looked at",
+            since_ms=queued_ms - self._limits.dedupe_window_hours * HOUR_MS,
+        )
