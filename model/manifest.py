@@ -57,7 +57,7 @@ class FieldSummary(msgspec.Struct, frozen=True, kw_only=True):
     upper_bound: bytes | None = None
 
 
-class ManifestFile(msgspec.Struct, frozen=True, kw_only=True):
+class ManifestFile(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """One manifest as its manifest list describes it. Lengths are bytes; counts are files or rows, None in old v1."""
 
     manifest_path: str

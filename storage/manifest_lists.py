@@ -21,8 +21,9 @@ from firn.model.manifest import (
     ManifestFile,
 )
 from firn.model.snapshot import Snapshot
-from firn.storage.avro import AvroLimits, Codec, compress, encode_block, open_avro, write_avro
-from firn.storage.avro_schema import AvroType, compile_schema
+from firn.storage.avro import AvroLimits, Codec, compress, open_avro, write_avro
+from firn.storage.avro_numbers import encode_long
+from firn.storage.avro_schema import AvroType
 from firn.storage.manifest_schema import FORMAT_VERSIONS, manifest_list_schema
 
 LIST_LIMITS: Final = AvroLimits(records_max=1_000_000)
@@ -37,6 +38,10 @@ _COUNTS: Final[Mapping[int, str]] = {
     513: "existing_rows_count",
     514: "deleted_rows_count",
 }
+
+_NULL: Final = b"\x00"
+_SOME: Final = b"\x02"
+_END: Final = b"\x00"
 
 _INTEGER: Final = frozenset({"int", "long"})
 _KINDS: Final = {
@@ -135,52 +140,84 @@ def encode_manifest_list(
     header["format-version"] = str(format_version)
     numbered = assign_sequence_numbers(manifests, snapshot_id=snapshot_id, sequence_number=sequence_number)
     text = manifest_list_schema(format_version)
-    rows = [_row(manifest, format_version) for manifest in numbered]
-    content = encode_block(compile_schema(text), rows)
-    blocks = [(len(rows), compress(content, codec=codec))] if rows else []
+    records = [_record(manifest, format_version) for manifest in numbered]
+    blocks = [(len(records), compress(b"".join(records), codec=codec))] if records else []
     return write_avro(text, blocks, metadata=header, codec=codec)
 
 
-def _row(manifest: ManifestFile, format_version: int) -> dict[str, Any]:
+def _record(manifest: ManifestFile, format_version: int) -> bytes:
+    """The Avro record of a manifest: encoded once, however many lists have it."""
+    cached: dict[int, bytes] = manifest.__dict__.setdefault("list_records", {})
+    record = cached.get(format_version)
+    if record is None:
+        record = cached[format_version] = _encoded(manifest, format_version)
+    return record
+
+
+def _encoded(manifest: ManifestFile, format_version: int) -> bytes:
     where = manifest.manifest_path
     if manifest.added_snapshot_id is None:
         raise InvalidInput("no added_snapshot_id", where=where)
-    counts = {field_id: getattr(manifest, name) for field_id, name in _COUNTS.items()}
-    partitions = None if manifest.partitions is None else ("array", [_summary_row(s) for s in manifest.partitions])
-    row = {
-        "f500": manifest.manifest_path,
-        "f501": manifest.manifest_length,
-        "f502": manifest.partition_spec_id,
-        "f503": manifest.added_snapshot_id,
-        "f507": partitions,
-        "f519": manifest.key_metadata,
-    }
+    counts = [getattr(manifest, name) for name in _COUNTS.values()]
+    start = [
+        _text(manifest.manifest_path),
+        encode_long(manifest.manifest_length),
+        encode_long(manifest.partition_spec_id),
+    ]
+    added_by, partitions = encode_long(manifest.added_snapshot_id), _partitions(manifest.partitions)
+    key_metadata = _optional_bytes(manifest.key_metadata)
     if format_version == 1:
         if manifest.content != "data":
             raise InvalidInput("a v1 table has no delete manifests", where=where)
-        return {**row, **{f"f{field_id}": count for field_id, count in counts.items()}}
-    if None in counts.values():  # a v1 list did not say; whoever carries the manifest over has to count
+        files, rows = map(_optional_long, counts[:3]), map(_optional_long, counts[3:])
+        return b"".join((*start, added_by, *files, partitions, *rows, key_metadata))
+    if None in counts:  # a v1 list did not say; whoever carries the manifest over has to count
         raise InvalidInput(f"v{format_version} lists need all counts", where=where)
-    row |= {f"f{field_id}": count for field_id, count in counts.items()}
-    row |= {
-        "f517": MANIFEST_CONTENT_CODES[manifest.content],
-        "f515": manifest.sequence_number,
-        "f516": manifest.min_sequence_number,
-    }
+    start += (
+        encode_long(MANIFEST_CONTENT_CODES[manifest.content]),
+        encode_long(manifest.sequence_number),
+        encode_long(manifest.min_sequence_number),
+        added_by,
+        *map(encode_long, counts),
+        partitions,
+        key_metadata,
+    )
     if format_version > 2:
         if (manifest.first_row_id is None) != (manifest.content == "deletes"):
             raise InvalidInput("data manifests need a first row id, delete manifests have none", where=where)
-        row["f520"] = manifest.first_row_id
-    return row
+        start.append(_optional_long(manifest.first_row_id))
+    return b"".join(start)
 
 
-def _summary_row(summary: FieldSummary) -> dict[str, Any]:
-    return {
-        "f509": summary.contains_null,
-        "f518": summary.contains_nan,
-        "f510": summary.lower_bound,
-        "f511": summary.upper_bound,
-    }
+def _partitions(summaries: Sequence[FieldSummary] | None) -> bytes:
+    if not summaries:
+        return _NULL if summaries is None else _SOME + _END
+    parts = [_SOME, encode_long(len(summaries))]
+    for summary in summaries:
+        parts += (
+            _boolean(summary.contains_null),
+            _NULL if summary.contains_nan is None else _SOME + _boolean(summary.contains_nan),
+            _optional_bytes(summary.lower_bound),
+            _optional_bytes(summary.upper_bound),
+        )
+    return b"".join((*parts, _END))
+
+
+def _boolean(value: bool) -> bytes:  # noqa: FBT001 - the value itself
+    return b"\x01" if value else b"\x00"
+
+
+def _text(text: str) -> bytes:
+    encoded = text.encode()
+    return encode_long(len(encoded)) + encoded
+
+
+def _optional_long(value: int | None) -> bytes:
+    return _NULL if value is None else _SOME + encode_long(value)
+
+
+def _optional_bytes(value: bytes | None) -> bytes:
+    return _NULL if value is None else b"".join((_SOME, encode_long(len(value)), value))
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import Any
 from firn.model.datafile import CONTENT_CODES
 from firn.model.errors import InvalidInput
 from firn.model.internal_values import check_value, unscaled_of
-from firn.model.manifest import ManifestEntry
+from firn.model.manifest import MANIFEST_CONTENT_CODES, FieldSummary, ManifestEntry, ManifestFile
 from firn.model.types import DecimalType, PrimitiveType, StructType, Type
 from firn.storage.manifest_schema import BLOCK_SIZE_DEFAULT, decimal_width
 
@@ -112,3 +112,42 @@ def _optional(kind: str, value: Any) -> tuple[str, Any] | None:
 
 def _map(values: Mapping[int, Any] | None) -> tuple[str, list[dict[str, Any]]] | None:
     return None if values is None else ("array", [{"key": key, "value": value} for key, value in values.items()])
+
+
+_COUNTS = {
+    504: "added_files_count", 505: "existing_files_count", 506: "deleted_files_count",
+    512: "added_rows_count", 513: "existing_rows_count", 514: "deleted_rows_count",
+}  # fmt: skip
+
+
+def list_row(manifest: ManifestFile, format_version: int) -> dict[str, Any]:
+    counts = {field_id: getattr(manifest, name) for field_id, name in _COUNTS.items()}
+    partitions = None if manifest.partitions is None else ("array", [_summary_row(s) for s in manifest.partitions])
+    row = {
+        "f500": manifest.manifest_path,
+        "f501": manifest.manifest_length,
+        "f502": manifest.partition_spec_id,
+        "f503": manifest.added_snapshot_id,
+        "f507": partitions,
+        "f519": manifest.key_metadata,
+    }
+    if format_version == 1:
+        return {**row, **{f"f{field_id}": count for field_id, count in counts.items()}}
+    row |= {f"f{field_id}": count for field_id, count in counts.items()}
+    row |= {
+        "f517": MANIFEST_CONTENT_CODES[manifest.content],
+        "f515": manifest.sequence_number,
+        "f516": manifest.min_sequence_number,
+    }
+    if format_version > 2:
+        row["f520"] = manifest.first_row_id
+    return row
+
+
+def _summary_row(summary: FieldSummary) -> dict[str, Any]:
+    return {
+        "f509": summary.contains_null,
+        "f518": summary.contains_nan,
+        "f510": summary.lower_bound,
+        "f511": summary.upper_bound,
+    }

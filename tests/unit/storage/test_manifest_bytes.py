@@ -9,11 +9,12 @@ from firn.model.partitioning import partition_type
 from firn.storage.avro import decode_block, encode_block
 from firn.storage.avro_numbers import LONGS, encode_long, encode_longs
 from firn.storage.avro_schema import compile_schema
-from firn.storage.manifest_schema import manifest_schema
+from firn.storage.manifest_lists import _record
+from firn.storage.manifest_schema import manifest_list_schema, manifest_schema
 from firn.storage.packed_entries import block_content, pack
 from tests.strategies.manifests import LONGS as ANY_LONG
-from tests.strategies.manifests import SCHEMA, SPEC, entries
-from tests.unit.storage.reference_rows import RowEncoder
+from tests.strategies.manifests import SCHEMA, SPEC, entries, manifest_files
+from tests.unit.storage.reference_rows import RowEncoder, list_row
 
 TYPE = partition_type(SPEC, SCHEMA)
 
@@ -37,6 +38,16 @@ def test_entries_decode_to_what_the_general_encoder_writes(version, content, dat
 
 def _in_snapshot(entry, snapshot_id):
     return type(entry)(status=entry.status, snapshot_id=snapshot_id, data_file=entry.data_file)
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+@given(data=st.data())
+def test_records_of_manifest_lists_are_what_the_general_encoder_writes(version, data):
+    manifests = data.draw(st.lists(manifest_files(format_version=version), min_size=1, max_size=3))
+    expected = encode_block(
+        compile_schema(manifest_list_schema(version)), [list_row(manifest, version) for manifest in manifests]
+    )
+    assert b"".join(_record(manifest, version) for manifest in manifests) == expected
 
 
 def _zigzag(number):
