@@ -18,6 +18,8 @@ from firn.coordinator.lane import Workshop
 from firn.coordinator.lanes import Lanes
 from firn.coordinator.metrics import Metrics
 from firn.coordinator.ownership import Ownership
+from firn.coordinator.pages.site import Site
+from firn.coordinator.pages.survey import Survey
 from firn.coordinator.publish import Publisher
 from firn.coordinator.replay.holds import Hold
 from firn.coordinator.table_catalogs import TableCatalogs
@@ -74,28 +76,27 @@ class Daemon:
         self.publisher = Publisher(
             streams, daemon=self.member, metrics=self.metrics, limits=limits, wall_ms=wall_ms, on_settled=self._settled
         )
-        self.lanes = Lanes(
-            Workshop(
-                daemon=self.member,
-                files=files,
-                reader=TableReader(files, limits=limits),
-                journal=JournalFiles(files, bytes_max=limits.journal_bytes_max),
-                pointers=pointers,
-                catalogs=TableCatalogs(pointers, file_system),
-                file_system=file_system,
-                leases=self._leases,
-                locations=TableLocations(pointers),
-                publisher=self.publisher,
-                metrics=self.metrics,
-                limits=limits,
-                warehouse=settings.warehouse.location,
-                allowed=settings.allowed_locations,
-                lease_idle_s=settings.daemon.lease_idle_s,
-                wall_ms=wall_ms,
-                connected=self._wait_connected,
-                waiting=self._holds,
-            )
+        shop = Workshop(
+            daemon=self.member,
+            files=files,
+            reader=TableReader(files, limits=limits),
+            journal=JournalFiles(files, bytes_max=limits.journal_bytes_max),
+            pointers=pointers,
+            catalogs=TableCatalogs(pointers, file_system),
+            file_system=file_system,
+            leases=self._leases,
+            locations=TableLocations(pointers),
+            publisher=self.publisher,
+            metrics=self.metrics,
+            limits=limits,
+            warehouse=settings.warehouse.location,
+            allowed=settings.allowed_locations,
+            lease_idle_s=settings.daemon.lease_idle_s,
+            wall_ms=wall_ms,
+            connected=self._wait_connected,
+            waiting=self._holds,
         )
+        self.lanes = Lanes(shop)
         self.ownership = Ownership(
             self._membership,
             member=self.member,
@@ -110,19 +111,23 @@ class Daemon:
             streams, self.lanes, self.publisher, consumer=self.member, shards=settings.daemon.shards,
             owned=self.ownership.owned, metrics=self.metrics, limits=limits,
         )  # fmt: skip
-        self.http = HttpServer(
-            host=settings.http.host,
-            port=settings.http.port,
-            metrics=self.metrics,
-            health=self.health,
-            token=settings.http.token,
-        )
         self.intake.announcement = msgspec.json.encode(
             SharedSettings(
                 shards=settings.daemon.shards,
                 warehouse=settings.warehouse.location,
                 allowed=settings.allowed_locations,
             )
+        )
+        survey = Survey(
+            shop, self.lanes, shards=settings.daemon.shards, membership=self._membership, streams=streams
+        )  # fmt: skip
+        self.http = HttpServer(
+            host=settings.http.host,
+            port=settings.http.port,
+            metrics=self.metrics,
+            health=self.health,
+            site=Site(survey, streams, daemon=self.member),
+            token=settings.http.token,
         )
         self._tasks: list[asyncio.Task[None]] = []
 

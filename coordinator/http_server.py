@@ -1,4 +1,4 @@
-"""The daemon's HTTP side: metrics and health, on loopback unless told otherwise."""
+"""The daemon's HTTP side: pages, metrics and health, on loopback unless told otherwise."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from firn.coordinator.metrics import Metrics
+from firn.coordinator.pages.site import Site
 from firn.model.errors import Misconfigured
 
-OPEN_PATHS: Final = frozenset({"/healthz", "/readyz"})
-"""What an orchestrator asks without a token; without one, the answer names no table."""
+OPEN_PATHS: Final = frozenset({"/healthz", "/readyz", "/sign-in", "/static/style.css"})
+"""What is served without a token: to orchestrators, whose answer then names no table, and to browsers to sign in."""
+
+COOKIE: Final = "firn-token"
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,18 +29,26 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HttpServer:
-    """Serves ``/metrics``, ``/healthz`` (the process lives) and ``/readyz`` (it can take and commit intents).
+    """Serves pages, ``/metrics``, ``/healthz`` (the process lives) and ``/readyz`` (it can take and commit intents).
 
     With a `token`, all but the health checks, which orchestrators ask, need ``Authorization: Bearer <token>``.
     """
 
     def __init__(
-        self, *, host: str, port: int, metrics: Metrics, health: Callable[[], Health], token: str | None = None
+        self,
+        *,
+        host: str,
+        port: int,
+        metrics: Metrics,
+        health: Callable[[], Health],
+        site: Site,
+        token: str | None = None,
     ) -> None:
         self._host = host
         self._port = port
         self._metrics = metrics
         self._health = health
+        self._site = site
         self._token = token
         self._runner: web.AppRunner | None = None
 
@@ -47,6 +58,8 @@ class HttpServer:
         app.router.add_get("/metrics", self._serve_metrics)
         app.router.add_get("/healthz", self._serve_alive)
         app.router.add_get("/readyz", self._serve_ready)
+        app.router.add_post("/sign-in", self._sign_in)
+        self._site.add_to(app)
         self._runner = web.AppRunner(app, access_log=None)
         await self._runner.setup()
         site = web.TCPSite(self._runner, self._host, self._port)
@@ -71,6 +84,8 @@ class HttpServer:
         """Let in whoever has the token; compared in constant time, so that it cannot be guessed piece by piece."""
         if request.path in OPEN_PATHS or self._trusts(request):
             return await handler(request)
+        if "text/html" in request.headers.get("Accept", ""):
+            return self._site.sign_in_page(wrong=False)
         return web.json_response(
             {"error": "the token is missing or wrong: send Authorization: Bearer <http.token>"},
             status=401, headers={"WWW-Authenticate": "Bearer"},
@@ -79,8 +94,17 @@ class HttpServer:
     def _trusts(self, request: web.Request) -> bool:
         if self._token is None:
             return True
-        shown = request.headers.get("Authorization", "").encode()
+        shown = request.headers.get("Authorization", f"Bearer {request.cookies.get(COOKIE, '')}").encode()
         return hmac.compare_digest(shown, f"Bearer {self._token}".encode())
+
+    async def _sign_in(self, request: web.Request) -> web.Response:
+        """Take the token from a form and give it back as a cookie: a browser sends no Authorization of its own."""
+        given = str((await request.post()).get("token", ""))
+        if self._token is None or not hmac.compare_digest(given.encode(), self._token.encode()):
+            return self._site.sign_in_page(wrong=True)
+        answer = web.Response(status=303, headers={"Location": "/"})
+        answer.set_cookie(COOKIE, given, httponly=True, samesite="Strict", secure=request.secure)
+        return answer
 
     async def _serve_metrics(self, _request: web.Request) -> web.Response:
         return web.Response(body=generate_latest(self._metrics.registry), headers={"Content-Type": CONTENT_TYPE_LATEST})

@@ -105,8 +105,11 @@ class Workbench:
         shards: int = SHARDS,
         prefix: str = "firn",
         warehouse: str = WAREHOUSE,
+        http_port: int = -1,
     ) -> None:
         self.warehouse = warehouse
+        self.http_port = http_port
+        self.url: str | None = None
         self.names = StreamNames(prefix)
         self.zookeeper = MemoryZooKeeper(now_ms=wall_clock_ms)
         self.redis = MemoryRedis()
@@ -123,12 +126,12 @@ class Workbench:
         settings = Settings(
             warehouse=WarehouseSettings(location=self.warehouse),
             daemon=DaemonSettings(**{"id": name, "shards": self.shards, "drain_s": 5, **daemon_settings}),
-            http=HttpSettings(port=-1),
+            http=HttpSettings(port=self.http_port),
             limits=self.limits,
         )
         session = self.sessions[name] = self.zookeeper.connect()
         daemon = Daemon(settings, session=session, streams=self.redis.connect(names=self.names), files=self.files)
-        await daemon.start()
+        self.url = await daemon.start()
         self.daemons.append(daemon)
         try:
             yield daemon

@@ -1,0 +1,235 @@
+"""The pages' routes: rendered on the server, escaped, without a script but the one that keeps them live."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+import msgspec
+import structlog
+from aiohttp import web
+from aiohttp_sse import sse_response
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from firn.coordinator.pages.live import LiveEvents
+from firn.coordinator.pages.survey import EVENTS_MAX, TABLES_A_PAGE, Survey, TablePage
+from firn.model.errors import FirnError, NotFound
+from firn.storage.intent_streams import IntentStreams
+
+HERE: Final = Path(__file__).parent
+PARALLEL_MAX: Final = 2
+"""Pages that are gathered at a time: people wait before commits do."""
+
+QUERY_MAX: Final = 500
+"""Characters of a filter."""
+
+NEWEST_CONFLICTS: Final = 10
+EVENTS_SHOWN: Final = 200
+PING_S: Final = 15.0
+
+SECURITY_HEADERS: Final = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+_Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Site:
+    """The pages of one daemon."""
+
+    def __init__(self, survey: Survey, streams: IntentStreams, *, daemon: str) -> None:
+        self._survey = survey
+        self._streams = streams
+        self._daemon = daemon
+        self._live = LiveEvents(streams)
+        self._log = structlog.get_logger()
+        self._turn = asyncio.Semaphore(PARALLEL_MAX)
+        self._templates = Environment(
+            loader=FileSystemLoader(HERE / "templates"), autoescape=True, undefined=StrictUndefined,
+            trim_blocks=True, lstrip_blocks=True,
+        )  # fmt: skip
+        self._templates.filters.update(clock=_clock, iso=_iso, seconds=_seconds, short=_short, path=_path)
+
+    def add_to(self, app: web.Application) -> None:
+        """Add the pages to the daemon's HTTP server."""
+        for path, handler in (
+            ("/", self._fleet),
+            ("/tables", self._tables),
+            ("/tables/{table}", self._table),
+            ("/conflicts", self._conflicts),
+            ("/intents/{intent}", self._intent),
+            ("/events", self._events),
+        ):
+            app.router.add_get(path, self._guarded(handler))
+        app.router.add_get("/live", self._follow)
+        app.router.add_get("/static/{name}", self._static)
+        app.on_response_prepare.append(_secure)
+        app.on_shutdown.append(self._close)
+
+    def sign_in_page(self, *, wrong: bool) -> web.Response:
+        """Where a browser is asked for the token."""
+        text = self._templates.get_template("sign_in.html").render(wrong=wrong)
+        return web.Response(text=text, content_type="text/html", status=401)
+
+    async def _close(self, _app: web.Application) -> None:
+        await self._live.close()
+
+    def _guarded(self, handler: _Handler) -> _Handler:
+        """Errors as pages, and no more of them at a time than the commits can bear."""
+
+        async def guarded(request: web.Request) -> web.StreamResponse:
+            async with self._turn:
+                try:
+                    return await handler(request)
+                except NotFound as error:
+                    return self._page("error.html", status=404, title="Not found", message=str(error))
+                except FirnError as error:
+                    return self._page("error.html", status=503, title="Not now", message=str(error))
+                except Exception as error:  # noqa: BLE001 - a page of ours that fails must say so, and leave a trace
+                    self._log.exception("page failed", path=request.path)
+                    message = f"A mistake of firn's: {type(error).__name__}. The daemon's log has the details."
+                    return self._page("error.html", status=500, title="This page failed", message=message)
+
+        return guarded
+
+    def _page(self, template: str, *, status: int = 200, here: str = "", **values: Any) -> web.Response:
+        known = {"daemon": self._daemon, "here": here, "subject": None, "poll": False}
+        text = self._templates.get_template(template).render({**known, **values})
+        return web.Response(text=text, content_type="text/html", status=status, headers={"Cache-Control": "no-store"})
+
+    async def _fleet(self, _request: web.Request) -> web.Response:
+        fleet = await self._survey.fleet()
+        lags = [shard.lag for shard in fleet.shards if shard.lag is not None]
+        try:
+            conflicts = await self._survey.conflicts(table="", rule="", writer="", limit=NEWEST_CONFLICTS)
+        except FirnError:
+            conflicts = []  # Redis does not answer, which is among the troubles
+        return self._page(
+            "fleet.html", here="/", poll=True, fleet=fleet, conflicts=conflicts,
+            waiting=sum((lag.undelivered or 0) + lag.pending for lag in lags),
+            oldest=_seconds(max((s.oldest_s for s in fleet.shards if s.oldest_s is not None), default=None)),
+        )  # fmt: skip
+
+    async def _tables(self, request: web.Request) -> web.Response:
+        contains = _asked(request, "contains")
+        text = _asked(request, "page")
+        page = max(1, int(text)) if text.isdecimal() and len(text) < 7 else 1
+        rows, count = await self._survey.tables(contains=contains, page=page)
+        pages = max(1, -(-count // TABLES_A_PAGE))
+        return self._page(
+            "tables.html", here="/tables", rows=rows, count=count, contains=contains, page=page, pages=pages
+        )
+
+    async def _table(self, request: web.Request) -> web.Response:
+        name = request.match_info["table"]
+        page = await self._survey.table(name)
+        history = {item.snapshot_id: item for item in page.history}
+        return self._page("table.html", subject=name, page=page, history=history, total=_totals(page))
+
+    async def _conflicts(self, request: web.Request) -> web.Response:
+        filters = {name: _asked(request, name) for name in ("table", "rule", "writer")}
+        conflicts = await self._survey.conflicts(**filters)
+        by_rule = Counter(conflict.outcome.rule for conflict in conflicts).most_common(12)
+        return self._page(
+            "conflicts.html", here="/conflicts", conflicts=conflicts, filters=filters, by_rule=by_rule,
+            events_max=EVENTS_MAX,
+        )  # fmt: skip
+
+    async def _events(self, _request: web.Request) -> web.Response:
+        events = await self._survey.events(limit=EVENTS_SHOWN)
+        return self._page("events.html", here="/events", events=events)
+
+    async def _intent(self, request: web.Request) -> web.Response:
+        intent_id = request.match_info["intent"]
+        story = await self._survey.intent(intent_id)
+        members = {} if story is None else msgspec.to_builtins(story)
+        facts = [(name, value) for name, value in members.items() if name not in {"table", "intent-id", "message"}]
+        return self._page("intent.html", intent_id=intent_id, story=story, facts=facts)
+
+    async def _follow(self, request: web.Request) -> web.StreamResponse:
+        """Server-sent events, as long as the page is open."""
+        if self._live.full:
+            raise web.HTTPServiceUnavailable(text="too many pages are open; this one tries again")
+        async with sse_response(request) as response, self._live.listening() as happened:
+            response.ping_interval = PING_S
+            while response.is_connected():
+                try:
+                    event = await asyncio.wait_for(happened.get(), PING_S)
+                except TimeoutError:
+                    continue
+                await response.send(msgspec.json.encode(event).decode(), event="happened")
+        return response
+
+    async def _static(self, request: web.Request) -> web.StreamResponse:
+        kind = STATIC.get(request.match_info["name"])
+        if kind is None:
+            raise web.HTTPNotFound
+        return web.Response(
+            body=(HERE / "static" / request.match_info["name"]).read_bytes(), content_type=kind, charset="utf-8",
+            headers={"Cache-Control": "max-age=300"},
+        )  # fmt: skip
+
+
+STATIC: Final[Mapping[str, str]] = {"style.css": "text/css", "live.js": "text/javascript"}
+
+
+async def _secure(_request: web.Request, response: web.StreamResponse) -> None:
+    for name, value in SECURITY_HEADERS.items():
+        response.headers.setdefault(name, value)
+
+
+def _asked(request: web.Request, name: str) -> str:
+    return request.query.get(name, "")[:QUERY_MAX]
+
+
+def _totals(page: TablePage) -> Callable[[str], str]:
+    """The current snapshot's totals, as its summary says."""
+    snapshot = None if page.metadata is None else page.metadata.current_snapshot
+    summary = {} if snapshot is None else snapshot.summary or {}
+
+    def total(name: str) -> str:
+        text = summary.get(name, "0" if snapshot is None else "?")
+        return f"{int(text):,}" if text.isdecimal() and len(text) < 20 else text
+
+    return total
+
+
+def _path(text: str) -> str:
+    return quote(text, safe="")
+
+
+def _clock(timestamp_ms: int) -> str:
+    try:
+        return f"{datetime.fromtimestamp(timestamp_ms / 1000, tz=UTC):%Y-%m-%d %H:%M:%S}"
+    except (ValueError, OverflowError, OSError):
+        return f"{timestamp_ms} ms"
+
+
+def _iso(timestamp_ms: int) -> str:
+    return _clock(timestamp_ms).replace(" ", "T") + "Z"
+
+
+def _short(time: str) -> str:
+    """An event's time without the date's year and the zone, which is UTC everywhere here."""
+    return time[5:23].replace("T", " ")
+
+
+def _seconds(seconds: float | None) -> str:
+    if seconds is None:
+        return "–"
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{max(0.0, seconds):.1f} s"

@@ -1,0 +1,270 @@
+"""What the pages show, gathered from ZooKeeper, Redis and the tables' own files. Reads only."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from firn.coordinator.lane import Workshop
+from firn.coordinator.lanes import Lanes
+from firn.coordinator.pages.snapshot_graph import Graph, graph_of
+from firn.coordinator.table_history import HistoryItem, history_of
+from firn.coordinator.table_state import journal_head_of
+from firn.model.errors import CorruptFile, FirnError, NotFound
+from firn.model.event import Event
+from firn.model.journal import Segment
+from firn.model.metadata import TableMetadata
+from firn.model.outcome import Outcome, Rejected, decode_outcome
+from firn.model.sharding import shard_of
+from firn.model.view import ViewMetadata
+from firn.storage.intent_streams import IntentStreams, ShardLag
+from firn.storage.leases import HolderInfo
+from firn.storage.membership import Membership
+from firn.storage.pointers import Pointer
+
+EVENTS_MAX: Final = 5_000
+"""Newest events that the conflict log is made of; `firn conflicts` reads the journals, which go back for ever."""
+
+HISTORY_MAX: Final = 50
+BATCHES_MAX: Final = 30
+TABLES_A_PAGE: Final = 50
+
+_EVENT: Final = msgspec.json.Decoder(Event)
+
+
+class Member(msgspec.Struct, frozen=True, kw_only=True):
+    """A daemon: its id, what it said of itself, the shards it owns."""
+
+    id: str
+    version: str = "?"
+    http: str | None = None
+    shards: tuple[int, ...] = ()
+
+
+class Shard(msgspec.Struct, frozen=True, kw_only=True):
+    """A stream of intents: who reads it and how far behind that is."""
+
+    number: int
+    owner: str | None
+    lag: ShardLag | None
+    oldest_s: float | None = None
+
+
+class Fleet(msgspec.Struct, frozen=True, kw_only=True):
+    """Daemons, shards and what is wrong (`troubles`, in words)."""
+
+    members: tuple[Member, ...]
+    shards: tuple[Shard, ...]
+    tables: int
+    troubles: tuple[str, ...]
+    depths: Mapping[str, int]
+
+
+class TableRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A table in the list; `trouble` when its pointer cannot be read."""
+
+    name: str
+    pointer: Pointer | None
+    owner: str | None
+    depth: int
+    trouble: str | None = None
+
+
+class TablePage(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything about one table or view. `metadata` is None when it is dropped or unreadable (see `trouble`)."""
+
+    pointer: Pointer
+    shard: int
+    owner: str | None
+    holder: HolderInfo | None
+    depth: int
+    metadata: TableMetadata | None = None
+    view: ViewMetadata | None = None
+    graph: Graph | None = None
+    history: tuple[HistoryItem, ...] = ()
+    batches: tuple[Segment, ...] = ()
+    trouble: str | None = None
+
+
+class Conflict(msgspec.Struct, frozen=True, kw_only=True):
+    """A rejection as it was announced."""
+
+    time: str
+    table: str
+    operation: str | None
+    writer: str | None
+    outcome: Rejected
+    dead_letter: bool
+
+
+class Survey:
+    """Answers the pages' questions from what one daemon is connected to; its own lanes are the only ones it sees."""
+
+    def __init__(
+        self, shop: Workshop, lanes: Lanes, *, shards: int, membership: Membership, streams: IntentStreams
+    ) -> None:
+        self._shards = shards
+        self._membership = membership
+        self._pointers = shop.pointers
+        self._leases = shop.leases
+        self._streams = streams
+        self._reader = shop.reader
+        self._journal = shop.journal
+        self._lanes = lanes
+
+    async def fleet(self) -> Fleet:
+        """Daemons, shards, lag. A server that does not answer is a trouble, not an error."""
+        troubles: list[str] = []
+        owners = await self._told(self._membership.owners(), {}, troubles)
+        ids = await self._told(self._membership.members(), [], troubles)
+        tables = await self._told(self._pointers.list(), [], troubles)
+        members = await asyncio.gather(*(self._member(member, owners) for member in ids))
+        lags = await self._told(
+            asyncio.gather(*(self._streams.lag(shard) for shard in range(self._shards))), None, troubles
+        )
+        now_ms = time.time() * 1000
+        shards = []
+        for number in range(self._shards):
+            lag = None if lags is None else lags[number]
+            oldest = None if lag is None or lag.oldest_entry_ms is None else (now_ms - lag.oldest_entry_ms) / 1000
+            shards.append(Shard(number=number, owner=owners.get(number), lag=lag, oldest_s=oldest))
+        unowned = [shard.number for shard in shards if shard.owner is None]
+        if unowned:
+            troubles.append(f"no daemon reads shards {', '.join(map(str, unowned))}: intents on them wait")
+        troubles += [f"table {table} cannot be read: {reason}" for table, reason in self._lanes.unreadable.items()]
+        return Fleet(
+            members=tuple(members), shards=tuple(shards), tables=len(tables), troubles=tuple(dict.fromkeys(troubles)),
+            depths={table: depth for table, depth in self._lanes.depths.items() if depth},
+        )  # fmt: skip
+
+    async def tables(self, *, contains: str, page: int) -> tuple[list[TableRow], int]:
+        """One page of the tables whose name contains a text, and how many there are."""
+        names = [name for name in await self._pointers.list() if contains.lower() in name.lower()]
+        owners = await self._membership.owners()
+        start = (page - 1) * TABLES_A_PAGE
+        rows = await asyncio.gather(*(self._row(name, owners) for name in names[start : start + TABLES_A_PAGE]))
+        return list(rows), len(names)
+
+    async def table(self, name: str) -> TablePage:
+        """One table. Raises NotFound, and Unavailable when ZooKeeper does not answer."""
+        pointer = (await self._pointers.read_cached(name)).pointer
+        shard = shard_of(name, shards=self._shards)
+        page = TablePage(
+            pointer=pointer,
+            shard=shard,
+            owner=(await self._membership.owners()).get(shard),
+            holder=await self._leases.holder(name),
+            depth=self._lanes.depths.get(name, 0),
+        )
+        return await asyncio.to_thread(self._with_content, page)
+
+    async def conflicts(self, *, table: str, rule: str, writer: str, limit: int = 200) -> list[Conflict]:
+        """The newest rejections that were announced, newest first."""
+        found = []
+        for event in await self.events(limit=EVENTS_MAX):
+            conflict = conflict_of(event)
+            if conflict is None or (table and conflict.table != table) or (rule and conflict.outcome.rule != rule):
+                continue
+            if writer and writer not in (conflict.writer, conflict.outcome.conflicting_writer):
+                continue
+            found.append(conflict)
+            if len(found) == limit:
+                break
+        return found
+
+    async def intent(self, intent_id: str) -> Outcome | None:
+        """What Redis keeps of an intent's outcome."""
+        data = await self._streams.outcome(intent_id)
+        return None if data is None else decode_outcome(data)
+
+    async def events(self, *, limit: int) -> list[Event]:
+        """The newest events, newest first."""
+        messages = await self._streams.newest_events(count=limit)
+        return [event for message in reversed(messages) if (event := event_in(message.data)) is not None]
+
+    async def _told(self, work: Any, otherwise: Any, troubles: list[str]) -> Any:
+        try:
+            return await work
+        except FirnError as error:
+            troubles.append(str(error))
+            return otherwise
+
+    async def _member(self, member: str, owners: Mapping[int, str]) -> Member:
+        shards = tuple(shard for shard, owner in owners.items() if owner == member)
+        try:
+            told = msgspec.json.decode(await self._membership.info(member))
+        except (FirnError, msgspec.DecodeError):
+            told = {}  # it has just gone, or it is of another version
+        if not isinstance(told, dict):
+            told = {}
+        return Member(id=member, version=str(told.get("version", "?")), http=told.get("http"), shards=shards)
+
+    async def _row(self, name: str, owners: Mapping[int, str]) -> TableRow:
+        owner = owners.get(shard_of(name, shards=self._shards))
+        depth = self._lanes.depths.get(name, 0)
+        try:
+            pointer = (await self._pointers.read_cached(name)).pointer
+        except (NotFound, CorruptFile) as error:
+            return TableRow(name=name, pointer=None, owner=owner, depth=depth, trouble=str(error))
+        return TableRow(
+            name=name, pointer=pointer, owner=owner, depth=depth, trouble=self._lanes.unreadable.get(name)
+        )  # fmt: skip
+
+    def _with_content(self, page: TablePage) -> TablePage:
+        """What the files say: blocking, for a worker thread. A table that cannot be read is shown with the reason."""
+        pointer, replace = page.pointer, msgspec.structs.replace
+        try:
+            if pointer.dropped:
+                return replace(page, batches=self._batches(pointer.journal_head))
+            if pointer.kind == "view":
+                view = self._reader.view(pointer.metadata_location, digest=pointer.metadata_digest)
+                return replace(page, view=view, batches=self._batches(pointer.journal_head))
+            metadata = self._reader.metadata(pointer.metadata_location, digest=pointer.metadata_digest)
+            head = journal_head_of(pointer, metadata)
+            return replace(
+                page,
+                metadata=metadata,
+                graph=graph_of(metadata),
+                history=tuple(history_of(metadata, journal=self._journal, journal_head=head, limit=HISTORY_MAX)),
+                batches=self._batches(head),
+            )
+        except FirnError as error:
+            return replace(page, trouble=str(error))
+
+    def _batches(self, head: str | None) -> tuple[Segment, ...]:
+        found: list[Segment] = []
+        for segment in self._journal.walk(head):
+            found.append(segment)
+            if len(found) == BATCHES_MAX:
+                break
+        return tuple(found)
+
+
+def event_in(data: bytes) -> Event | None:
+    """The event in a message; None for what somebody else put into the stream."""
+    try:
+        return _EVENT.decode(data)
+    except msgspec.DecodeError:
+        return None
+
+
+def conflict_of(event: Event) -> Conflict | None:
+    """The rejection that an event announces, if it does."""
+    if event.type not in {"firn.intent.rejected", "firn.intent.dead-lettered"}:
+        return None
+    try:
+        outcome = msgspec.convert(event.data, Rejected)
+    except msgspec.ValidationError:
+        return None
+    return Conflict(
+        time=event.time,
+        table=event.subject,
+        operation=event.data.get("operation"),
+        writer=event.data.get("writer"),
+        outcome=outcome,
+        dead_letter=event.type == "firn.intent.dead-lettered",
+    )

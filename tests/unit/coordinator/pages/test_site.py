@@ -1,0 +1,164 @@
+"""The ops page on a daemon with twins: what it shows is true and escaped, and it changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import aiohttp
+import pytest
+
+from firn.coordinator.pages.live import BACKLOG_MAX, Happened, LiveEvents
+from firn.model.errors import Unavailable
+from firn.storage.memory_streams import MemoryStreams
+from tests.unit.coordinator.workbench import TABLE, Workbench, append, create, delete, new_id
+
+HOSTILE = 'db.<script>alert("x")</script>'
+PAGES = ["/", "/tables", f"/tables/{TABLE}", "/conflicts", "/events", f"/intents/{new_id()}", "/tables/no.such"]
+
+
+@asynccontextmanager
+async def browsing(bench: Workbench) -> AsyncIterator[aiohttp.ClientSession]:
+    async with bench.daemon(), aiohttp.ClientSession(bench.url) as browser:
+        yield browser
+
+
+async def text_of(browser: aiohttp.ClientSession, path: str, *, status: int = 200) -> str:
+    async with browser.get(path) as answer:
+        assert answer.status == status, await answer.text()
+        return await answer.text()
+
+
+@pytest.mark.parametrize("path", PAGES)
+async def test_every_page_forbids_foreign_content_and_frames(path: str) -> None:
+    bench = Workbench(http_port=0)
+    async with browsing(bench) as browser:
+        await bench.commit(create())
+        async with browser.get(path) as answer:
+            assert answer.status == (404 if "no.such" in path else 200), await answer.text()
+            policy = answer.headers["Content-Security-Policy"]
+            assert "default-src 'none'" in policy
+            assert "frame-ancestors 'none'" in policy
+            assert "unsafe" not in policy
+            assert answer.headers["X-Content-Type-Options"] == "nosniff"
+            page = await answer.text()
+            assert "<script>" not in page
+            assert " style=" not in page
+            assert " on" + "click" not in page
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
+async def test_nothing_can_be_changed(method: str) -> None:
+    async with browsing(Workbench(http_port=0)) as browser:
+        for path in ("/", "/tables", f"/tables/{TABLE}", "/conflicts"):
+            async with browser.request(method, path) as answer:
+                assert answer.status == 405
+
+
+async def test_a_name_that_is_markup_is_shown_and_not_run() -> None:
+    bench = Workbench(http_port=0)
+    async with browsing(bench) as browser:
+        await bench.commit(create(HOSTILE, location=f"{bench.warehouse}/hostile"))
+        await bench.refuse(delete("missing.parquet", table=HOSTILE, writer='<img src=x onerror="alert(1)">'))
+        listed = await text_of(browser, "/tables")
+        assert "&lt;script&gt;alert" in listed
+        for path in ("/tables", "/conflicts", "/events", "/", f"/tables/{HOSTILE.replace('/', '%2F')}"):
+            page = await text_of(browser, path)
+            assert "<script>alert" not in page
+            assert "<img" not in page
+
+
+async def test_a_table_shows_who_committed_and_where_it_branched() -> None:
+    bench = Workbench(http_port=0)
+    async with browsing(bench) as browser:
+        await bench.commit(create())
+        await bench.commit(append("a.parquet", writer="etl-7"))
+        page = await text_of(browser, f"/tables/{TABLE}")
+        metadata = await bench.metadata()
+        assert str(metadata.current_snapshot_id) in page
+        assert "etl-7" in page
+        assert ">main<" in page
+        assert metadata.location in page
+
+
+async def test_conflicts_are_filtered_by_table_rule_and_writer() -> None:
+    bench = Workbench(http_port=0)
+    async with browsing(bench) as browser:
+        await bench.commit(create())
+        await bench.refuse(delete("gone.parquet", writer="cleaner"))
+        assert "cleaner" in await text_of(browser, "/conflicts?rule=missing-file")
+        assert "cleaner" in await text_of(browser, f"/conflicts?table={TABLE}&writer=cleaner")
+        for other in ("rule=duplicate-file", "table=db.other", "writer=somebody"):
+            assert "No conflicts" in await text_of(browser, f"/conflicts?{other}")
+
+
+async def test_the_story_of_an_intent_says_why_it_was_refused() -> None:
+    bench = Workbench(http_port=0)
+    async with browsing(bench) as browser:
+        await bench.commit(create())
+        intent = delete("gone.parquet")
+        refused = await bench.refuse(intent)
+        page = await text_of(browser, f"/intents/{intent.intent_id}")
+        assert refused.rule in page
+        assert "gone.parquet" in page
+
+
+async def test_what_is_not_there_is_said_so() -> None:
+    async with browsing(Workbench(http_port=0)) as browser:
+        assert "Not found" in await text_of(browser, "/tables/no.such", status=404)
+        for path in ("/static/../site.py", "/static/site.py", "/static/%2e%2e/site.py"):
+            async with browser.get(path) as answer:
+                assert answer.status == 404
+
+
+async def test_a_server_that_is_away_is_a_trouble_on_the_page_and_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Workbench(http_port=0)
+
+    async def away(*_arguments: object, **_more: object) -> None:
+        raise Unavailable("Redis does not answer")
+
+    async with browsing(bench) as browser:
+        await bench.commit(create())
+        assert "Something is wrong" not in await text_of(browser, "/")
+        with monkeypatch.context() as patch:
+            patch.setattr(MemoryStreams, "lag", away)
+            patch.setattr(MemoryStreams, "newest_events", away)
+            page = await text_of(browser, "/")
+            assert "Something is wrong" in page
+            assert "Redis does not answer" in page
+            assert "Not now" in await text_of(browser, "/events", status=503)
+        assert "Something is wrong" not in await text_of(browser, "/")
+
+
+async def test_a_mistake_of_ours_is_a_page_and_a_log_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken(*_arguments: object, **_more: object) -> None:
+        raise ZeroDivisionError
+
+    async with browsing(Workbench(http_port=0)) as browser:
+        monkeypatch.setattr(MemoryStreams, "newest_events", broken)
+        assert "ZeroDivisionError" in await text_of(browser, "/events", status=500)
+
+
+async def test_open_pages_are_told_what_happens() -> None:
+    bench = Workbench(http_port=0)
+    async with browsing(bench) as browser:
+        await bench.commit(create())
+        async with browser.get("/live") as stream:
+            await asyncio.sleep(0.05)  # it listens from its first event on
+            await bench.commit(append("a.parquet"))
+            async with asyncio.timeout(10):
+                lines = b""
+                while b"firn.table.committed" not in lines:
+                    lines += await stream.content.readline()
+            assert TABLE.encode() in lines
+
+
+async def test_a_page_that_is_slow_holds_up_nobody() -> None:
+    bench = Workbench(http_port=0)
+    live = LiveEvents(bench.streams)
+    async with live.listening() as slow:
+        for number in range(3 * BACKLOG_MAX):
+            live._tell(Happened(type="firn.table.committed", subject=str(number)))
+        assert slow.qsize() == BACKLOG_MAX
+        assert slow.get_nowait().subject == str(2 * BACKLOG_MAX)
