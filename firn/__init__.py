@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from firn.coordinator.client.operations import Intents
     from firn.coordinator.client.sync_client import Client, Ticket
     from firn.coordinator.client.table_view import TableView
+    from firn.coordinator.client.view_found import ViewFound
     from firn.coordinator.dry_run import Forecast
     from firn.model.errors import FirnError, RejectedError, UnknownOutcome
     from firn.model.intent import ContentFile
@@ -36,6 +37,7 @@ __all__ = [
     "Ticket",
     "Unknown",
     "UnknownOutcome",
+    "ViewFound",
     "arrow_schema",
     "data_files_from_parquet",
 ]
@@ -55,6 +57,7 @@ _HOMES: Final = {
     "Ticket": "firn.coordinator.client.sync_client",
     "Unknown": "firn.coordinator.client.answers",
     "UnknownOutcome": "firn.model.errors",
+    "ViewFound": "firn.coordinator.client.view_found",
     "arrow_schema": "firn.storage.parquet_schema",
     "data_files_from_parquet": "firn.coordinator.client.data_files",
 }

@@ -24,18 +24,18 @@ FSCK_COLUMNS: Final = (Column("TABLE"), Column("RESULT"), Column("INVARIANT"), C
 
 @click.command()
 @click.argument("tables", nargs=-1, metavar="[TABLE]...")
-@click.option("--all", "all_tables", is_flag=True, help="All tables that are not dropped.")
+@click.option("--all", "all_tables", is_flag=True, help="All tables and views that are not dropped.")
 @click.option("--deep", is_flag=True, help="Open data files, too: rows in Parquet footers, deletion vectors.")
 @reaching
 def fsck(reach: Reach, *, tables: tuple[str, ...], all_tables: bool, deep: bool) -> int:
-    """Check what must hold of a table, from its pointer, journal, metadata, manifests and files.
+    """Check what must hold of a table or view, from its pointer, journal, metadata, manifests and files.
 
     Exits with 1 when something does not hold. Nothing is changed.
     """
     if bool(tables) == all_tables:
         raise click.UsageError("name tables, or give --all")
     if all_tables:
-        tables = tuple(p.table for p in reach.pointers() if p.kind == "table" and not p.dropped)
+        tables = tuple(p.table for p in reach.pointers() if not p.dropped)
 
     def check(pointer: Pointer) -> Verdict:
         return check_table(pointer, files=reach.files, limits=reach.settings.limits, deep=deep)

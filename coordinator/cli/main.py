@@ -23,6 +23,7 @@ COMMANDS: Final = {
     "serve": LazyCommand(f"{_HERE}.serve", "serve", "Run the daemon until SIGINT or SIGTERM, then drain and exit 0."),
     "demo": LazyCommand(f"{_HERE}.demo", "demo", "Writers, compactors and a deleter, and a proof by another engine."),
     "table": LazyCommand(f"{_HERE}.table", "table", "Create, look at and drop tables."),
+    "view": LazyCommand(f"{_HERE}.view", "view", "Create, look at, change and drop views."),
     "submit": LazyCommand(f"{_HERE}.submit", "submit", "Submit intents and wait for their outcomes."),
     "outcome": LazyCommand(f"{_HERE}.outcome", "outcome", "What became of an intent."),
     "conflicts": LazyCommand(f"{_HERE}.conflicts", "conflicts", "What was rejected and why, newest first."),

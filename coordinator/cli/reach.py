@@ -12,7 +12,7 @@ import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 import click
 import msgspec
@@ -109,23 +109,28 @@ class Reach:
         """Journal segments."""
         return JournalFiles(self.files, bytes_max=self.settings.limits.journal_bytes_max)
 
-    def pointer(self, table: str, *, dropped: bool = False) -> Pointer:
-        """A table's pointer as it is now. Raises NotFound; for a dropped table, too, unless `dropped` are wanted."""
+    def pointer(self, table: str, *, dropped: bool = False, kind: Literal["table", "view"] | None = None) -> Pointer:
+        """The pointer of a table or view as it is now.
+
+        Raises NotFound; for a dropped one, too, unless `dropped` are wanted, and for one that is not of the `kind`.
+        """
         check_table_name(table)
-        pointer = self.run(self._pointer(table))
+        pointer = self.run(self._pointer(table, kind=kind or "table"))
         if pointer.dropped and not dropped:
-            raise NotFound(f"table {table!r} was dropped (firn journal {table} still tells its history)")
+            raise NotFound(f"{pointer.kind} {table!r} was dropped (firn journal {table} still tells its history)")
+        if kind not in (None, pointer.kind):
+            raise NotFound(f"{table!r} is a {pointer.kind}, not a {kind} (firn {pointer.kind} show {table})")
         return pointer
 
     def pointers(self) -> list[Pointer]:
         """The pointers of all tables and views, dropped ones too, by name."""
         return self.run(self._pointers())
 
-    async def _pointer(self, table: str) -> Pointer:
+    async def _pointer(self, table: str, *, kind: str) -> Pointer:
         async with self.session() as session:
             pointer = await self._followed(session, table)
         if pointer is None:
-            raise NotFound(f"there is no table {table!r} (firn table list shows those there are)")
+            raise NotFound(f"there is no {kind} {table!r} (firn {kind} list shows those there are)")
         return pointer
 
     async def _pointers(self) -> list[Pointer]:

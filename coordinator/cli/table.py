@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import click
 
-from firn.coordinator.cli.answers import advice, answer_to, exit_code_of_answers, outcome_pairs
-from firn.coordinator.cli.output import Column, complain
+from firn.coordinator.cli.changes import change, property_of, schema_of
+from firn.coordinator.cli.output import Column
 from firn.coordinator.cli.reach import Reach, reaching
 from firn.coordinator.cli.short_text import order_of_keys, schema_of_columns, spec_of_partitions
 from firn.coordinator.cli.table_history import HISTORY_COLUMNS, history_row
 from firn.coordinator.cli.table_views import FILE_COLUMNS, file_row, live_files, summary_json, summary_sections
-from firn.coordinator.cli.text import one_line, plural, shown
-from firn.coordinator.client import Answer, Unknown
+from firn.coordinator.cli.text import plural, shown
 from firn.coordinator.client.intents import new_intent_id
 from firn.coordinator.table_history import history_of
-from firn.model import strict_json
-from firn.model.errors import InvalidInput, NotFound
-from firn.model.intent import CreateTable, DropTable, Intent, RegisterTable
+from firn.model.errors import NotFound
+from firn.model.intent import CreateTable, DropTable, RegisterTable
 from firn.model.metadata import TableMetadata
-from firn.model.outcome import Committed, Rejected
 from firn.model.schema import schema_from_json
 from firn.storage.metadata_files import version_of
-
-SCHEMA_BYTES_MAX: Final = 16 * 1024 * 1024
 
 LIST_COLUMNS: Final = (
     Column("TABLE"),
@@ -82,7 +75,7 @@ def create(  # noqa: PLR0913 - one for each option
     """Create a table from a schema in JSON or from columns in short text."""
     if (schema is None) == (not columns):
         raise click.UsageError("give --schema, or one --column for each column")
-    members = _schema_of(schema) if schema is not None else schema_of_columns(columns)
+    members = schema_of(schema) if schema is not None else schema_of_columns(columns)
     known = schema_from_json(members, where="schema")
     intent = CreateTable(
         intent_id=new_intent_id(),
@@ -91,11 +84,11 @@ def create(  # noqa: PLR0913 - one for each option
         partition_spec=spec_of_partitions(partitions, known) if partitions else None,
         write_order=order_of_keys(keys, known) if keys else None,
         location=location,
-        properties=dict(_property(text) for text in properties),
+        properties=dict(property_of(text) for text in properties),
         format_version=format_version,
         catalog=catalog,
     )
-    return _change(reach, intent, done="created", timeout_s=timeout)
+    return change(reach, intent, done="created", timeout_s=timeout)
 
 
 @table.command()
@@ -115,7 +108,7 @@ def register(reach: Reach, *, name: str, metadata_location: str | None, location
         location=location,
         catalog="metastore" if location is None else "file-system",
     )
-    return _change(reach, intent, done="registered", timeout_s=timeout)
+    return change(reach, intent, done="registered", timeout_s=timeout)
 
 
 @table.command()
@@ -124,7 +117,7 @@ def register(reach: Reach, *, name: str, metadata_location: str | None, location
 @reaching
 def drop(reach: Reach, *, name: str, timeout: float) -> int:
     """Forget a table. Its files stay where they are."""
-    return _change(reach, DropTable(intent_id=new_intent_id(), table=name), done="dropped", timeout_s=timeout)
+    return change(reach, DropTable(intent_id=new_intent_id(), table=name), done="dropped", timeout_s=timeout)
 
 
 @table.command("list")
@@ -164,7 +157,7 @@ def list_tables(reach: Reach, *, dropped: bool) -> None:
 @reaching
 def show(reach: Reach, *, name: str) -> None:
     """Show what a table is now: schema, partitioning, order, properties, snapshot, references, counts."""
-    pointer = reach.pointer(name)
+    pointer = reach.pointer(name, kind="table")
     metadata = reach.reader.metadata(pointer.metadata_location)
     if reach.output.as_json:
         reach.output.document(summary_json(pointer, metadata))
@@ -185,7 +178,7 @@ def show(reach: Reach, *, name: str) -> None:
 @reaching
 def history(reach: Reach, *, name: str, limit: int) -> None:
     """List a table's snapshots, newest first, with the intents that they answered."""
-    pointer = reach.pointer(name)
+    pointer = reach.pointer(name, kind="table")
     metadata = reach.reader.metadata(pointer.metadata_location)
     found = history_of(metadata, journal=reach.journal, journal_head=pointer.journal_head, limit=limit)
     if reach.output.as_json:
@@ -207,7 +200,7 @@ def files(reach: Reach, *, name: str, ref: str | None, snapshot_id: int | None) 
     """List the live files of a table, with partition, records and bytes."""
     if ref is not None and snapshot_id is not None:
         raise click.UsageError("give --ref or --snapshot, not both")
-    pointer = reach.pointer(name)
+    pointer = reach.pointer(name, kind="table")
     metadata = reach.reader.metadata(pointer.metadata_location)
     found = live_files(reach.reader, metadata, _snapshot_of(metadata, ref, snapshot_id))
     if reach.output.as_json:
@@ -227,52 +220,3 @@ def _snapshot_of(metadata: TableMetadata, ref: str | None, snapshot_id: int | No
     if found is None:
         raise NotFound(f"there is no branch or tag {ref!r}")
     return found.snapshot_id
-
-
-def _change(reach: Reach, intent: Intent, *, done: str, timeout_s: float) -> int:
-    """Submit an intent that makes or drops a table, wait, and say what became of it."""
-    answer = reach.run(answer_to(reach, intent, timeout_s=timeout_s))
-    if reach.output.as_json:
-        reach.output.document(answer)
-    else:
-        _say(reach, answer, done=done)
-    return exit_code_of_answers([answer])
-
-
-def _say(reach: Reach, answer: Answer, *, done: str) -> None:
-    match answer:
-        case Committed():
-            reach.output.say(f"{done} {shown(answer.table)}")
-            reach.output.pairs(
-                [(f"  {key}", value) for key, value in outcome_pairs(answer) if key == "metadata-location"]
-            )
-        case Rejected():
-            complain(f"firn: rejected: {one_line(f'{answer.rule}: {answer.message}')}")
-        case Unknown():
-            complain(f"firn: unknown: {one_line(advice(answer))}")
-
-
-def _schema_of(text: str) -> dict[str, Any]:
-    """A schema from JSON, from a file that holds it, or from standard input."""
-    if text.lstrip().startswith("{"):
-        data, where = text.encode("utf-8", "surrogateescape"), "--schema"
-    elif text == "-":
-        data, where = sys.stdin.buffer.read(SCHEMA_BYTES_MAX + 1), "standard input"
-    else:
-        path, where = Path(text), text
-        try:
-            with path.open("rb") as file:
-                data = file.read(SCHEMA_BYTES_MAX + 1)
-        except OSError as error:
-            raise InvalidInput(error.strerror or str(error), where=text) from error
-    members = strict_json.loads(data, where=where, bytes_max=SCHEMA_BYTES_MAX)
-    if not isinstance(members, dict):
-        raise InvalidInput("is not a JSON object", where=where)
-    return members
-
-
-def _property(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not equals or not key:
-        raise InvalidInput("is not KEY=VALUE", where=f"--property {text!r}")
-    return key, value

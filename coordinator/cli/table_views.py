@@ -127,8 +127,12 @@ def _count(text: str) -> str:
 
 
 def _schema_grid(metadata: TableMetadata) -> Grid:
-    schema = metadata.current_schema
-    rows = [
+    return Grid(SCHEMA_COLUMNS, schema_rows(metadata.current_schema), "no columns")
+
+
+def schema_rows(schema: Schema) -> list[tuple[object, ...]]:
+    """Columns as rows of `SCHEMA_COLUMNS`."""
+    return [
         (
             field.field_id,
             field.name + (" *" if field.field_id in schema.identifier_field_ids else ""),
@@ -138,7 +142,6 @@ def _schema_grid(metadata: TableMetadata) -> Grid:
         )
         for field in schema.fields
     ]
-    return Grid(SCHEMA_COLUMNS, rows, "no columns")
 
 
 def _refs_grid(metadata: TableMetadata) -> Grid:

@@ -14,6 +14,7 @@ from firn.coordinator.client.operations import Intents
 from firn.coordinator.client.options import ClientOptions, IntentOptions, TableOptions
 from firn.coordinator.client.sync_client import Client, Ticket
 from firn.coordinator.client.table_view import TableView
+from firn.coordinator.client.view_found import ViewFound
 
 if TYPE_CHECKING:
     from firn.coordinator.client.data_files import data_files_from_parquet
@@ -30,6 +31,7 @@ __all__ = [
     "TableView",
     "Ticket",
     "Unknown",
+    "ViewFound",
     "data_files_from_parquet",
 ]
 

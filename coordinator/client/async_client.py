@@ -13,6 +13,7 @@ from firn.coordinator.client.delivery import Delivery, Waiting
 from firn.coordinator.client.operations import Operations
 from firn.coordinator.client.options import RESUBMIT_AFTER_S, UNRESOLVED_MAX, ClientOptions
 from firn.coordinator.client.table_view import TableFinder, TableView
+from firn.coordinator.client.view_found import ViewFound
 from firn.model.errors import Misconfigured
 from firn.model.intent import Intent
 from firn.model.outcome import Committed, Outcome
@@ -117,6 +118,10 @@ class AsyncClient(Operations[Coroutine[Any, Any, AsyncTicket]]):
     async def table(self, name: str) -> TableView:
         """The table as it is now, to make data files for. `NotFound` says what to do when Redis does not know it."""
         return await self._finder.find(name)
+
+    async def view(self, name: str) -> ViewFound:
+        """The view as it is now, to change it; raises as `table` does."""
+        return await self._finder.find_view(name)
 
     async def close(self) -> None:
         """Stop; tickets without an outcome become `Unknown`. What was submitted may still be committed."""

@@ -56,6 +56,8 @@ def members_of(options: IntentOptions) -> dict[str, Any]:
     for name in _MAPPINGS:
         if name in members:
             members[name] = dict(members[name])
+    if "default_namespace" in members:
+        members["default_namespace"] = tuple(members["default_namespace"])
     if "conflict_filter" in members:
         members["conflict_filter"] = filter_json(members["conflict_filter"], where="conflict-filter")
     return members

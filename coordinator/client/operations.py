@@ -7,6 +7,7 @@ from firn.coordinator.client.layout_operations import LayoutOperations
 from firn.coordinator.client.ref_operations import RefOperations
 from firn.coordinator.client.submitting import Submitted_co
 from firn.coordinator.client.table_operations import TableOperations
+from firn.coordinator.client.view_operations import ViewOperations
 from firn.model.intent import Intent
 
 
@@ -15,8 +16,9 @@ class Operations(
     RefOperations[Submitted_co],
     LayoutOperations[Submitted_co],
     TableOperations[Submitted_co],
+    ViewOperations[Submitted_co],
 ):
-    """All operations on tables."""
+    """All operations on tables and views."""
 
 
 class Intents(Operations[Intent]):

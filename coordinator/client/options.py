@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, Literal, TypedDict
 
@@ -100,6 +100,19 @@ class RetentionOptions(IntentOptions, total=False):
     min_snapshots_to_keep: int
     max_snapshot_age_ms: int
     max_ref_age_ms: int
+
+
+class ViewOptions(IntentOptions, total=False):
+    """As `IntentOptions`, for a view's definition.
+
+    `default_catalog` and `default_namespace` complete names in the query (by default the view's own); `location` is
+    where it is, instead of below the daemon's warehouse; `properties` are set.
+    """
+
+    default_catalog: str
+    default_namespace: Sequence[str]
+    location: str
+    properties: Mapping[str, str]
 
 
 class TableOptions(IntentOptions, total=False):

@@ -18,6 +18,7 @@ from firn.coordinator.client.async_client import DEFAULT_URL, AsyncClient, Async
 from firn.coordinator.client.operations import Operations
 from firn.coordinator.client.options import ClientOptions
 from firn.coordinator.client.table_view import TableView
+from firn.coordinator.client.view_found import ViewFound
 from firn.model.errors import Unavailable
 from firn.model.intent import Intent
 from firn.model.outcome import Committed, Outcome
@@ -108,6 +109,10 @@ class Client(Operations[Ticket]):
     def table(self, name: str) -> TableView:
         """The table as it is now, to make data files for. `NotFound` says what to do when Redis does not know it."""
         return self._running().call(lambda client: client.table(name))
+
+    def view(self, name: str) -> ViewFound:
+        """The view as it is now, to change it; raises as `table` does."""
+        return self._running().call(lambda client: client.view(name))
 
     def close(self) -> None:
         """Stop; tickets without an outcome become `Unknown`. What was submitted may still be committed."""

@@ -1,12 +1,13 @@
-"""What a writer needs to know of a table in order to make data files for it."""
+"""What a writer needs to know of a table in order to make data files for it, and how it is found by its name."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
+from firn.coordinator.client.view_found import ViewFound
 from firn.model.errors import CorruptFile, FirnError, NotFound
 from firn.model.identifiers import check_table_name
 from firn.model.limits import Limits
@@ -17,7 +18,10 @@ from firn.storage.files import FileStore
 from firn.storage.intent_streams import IntentStreams, TablePlace
 from firn.storage.metadata_files import decode_metadata
 from firn.storage.pointers import Pointers
+from firn.storage.view_files import decode_view
 from firn.storage.zookeeper import ZooKeeperOptions, ZooKeeperSession
+
+Kind = Literal["table", "view"]
 
 CHROOT: Final = "/firn"
 """Where firn's nodes are in ZooKeeper when the hosts do not say."""
@@ -78,23 +82,37 @@ class TableFinder:
 
     async def find(self, name: str) -> TableView:
         """The table as it is now. `NotFound` says what to do when Redis does not know it."""
+        found = await self._find(name, kind="table")
+        assert isinstance(found, TableView)
+        return found
+
+    async def find_view(self, name: str) -> ViewFound:
+        """The view as it is now; raises as `find` does."""
+        found = await self._find(name, kind="view")
+        assert isinstance(found, ViewFound)
+        return found
+
+    async def _find(self, name: str, *, kind: Kind) -> TableView | ViewFound:
         check_table_name(name)
         refused: FirnError | None = None
         place = _place(await self._streams.table(name), name)
         if place is not None:
+            _require_kind(name, place.kind, wanted=kind)
             try:
-                return await self._read(name, place.metadata_location)
+                return await self._read(name, place.metadata_location, kind=kind)
             except NotFound as error:  # an old announcement: the file has been removed since
                 refused = error
         if self._hosts is None:
             raise NotFound(
-                f"Redis does not say where table {name!r} is: there is no such table, or nothing was committed to it "
-                "since Redis was emptied. Give the client zookeeper=…, or use TableView.from_metadata"
+                f"Redis does not say where {kind} {name!r} is: there is no such {kind}, or nothing was committed to it "
+                "since Redis was emptied. Give the client zookeeper=…"
+                + (", or use TableView.from_metadata" if kind == "table" else "")
             ) from refused
         pointer = (await (await self._pointers()).read(name)).pointer
         if pointer.dropped:
-            raise NotFound(f"table {name!r} was dropped")
-        return await self._read(name, pointer.metadata_location)
+            raise NotFound(f"{pointer.kind} {name!r} was dropped")
+        _require_kind(name, pointer.kind, wanted=kind)
+        return await self._read(name, pointer.metadata_location, kind=kind)
 
     async def pointers(self) -> Pointers | None:
         """Where all tables are, for a client that was given a ZooKeeper; None for one that was not."""
@@ -106,8 +124,11 @@ class TableFinder:
             await self._session.close()
             self._session = None
 
-    async def _read(self, name: str, location: str) -> TableView:
-        return await asyncio.to_thread(TableView.from_metadata, location, self._files, name=name)
+    async def _read(self, name: str, location: str, *, kind: Kind) -> TableView | ViewFound:
+        if kind == "table":
+            return await asyncio.to_thread(TableView.from_metadata, location, self._files, name=name)
+        data = await asyncio.to_thread(self._files.read, location, bytes_max=Limits().metadata_bytes_max)
+        return ViewFound(name=name, metadata_location=location, metadata=decode_view(data, location=location))
 
     async def _pointers(self) -> Pointers:
         assert self._hosts is not None
@@ -121,6 +142,11 @@ class TableFinder:
                     raise
                 self._session = session
             return Pointers(self._session)
+
+
+def _require_kind(name: str, found: Kind, *, wanted: Kind) -> None:
+    if found != wanted:
+        raise NotFound(f"{name!r} is a {found}, not a {wanted}")
 
 
 def _place(data: bytes | None, name: str) -> TablePlace | None:

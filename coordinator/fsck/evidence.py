@@ -58,9 +58,17 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def gather(pointer: Pointer, *, reader: TableReader, journal: JournalFiles) -> Evidence:
-    """Read the history of a table. Raises Unavailable; all else that is wrong becomes a finding."""
+    """Read the history of a table, of a view only its journal.
+
+    Raises Unavailable; all else that is wrong becomes a finding.
+    """
     findings: list[Finding] = []
     segments, complete = _segments(pointer, journal, findings)
+    if pointer.kind == "view":
+        return Evidence(
+            pointer=pointer, segments=tuple(segments), journal_complete=complete, versions=(), current=None,
+            findings=tuple(findings),
+        )  # fmt: skip
     current = None if pointer.dropped else _read(reader, pointer.metadata_location, findings)
     logged = () if current is None else tuple(entry.metadata_file for entry in current.metadata_log)
     moves = _moves(pointer, segments, logged)
@@ -102,7 +110,7 @@ def _moves(pointer: Pointer, segments: Sequence[Segment], logged: Sequence[str])
     journaled: list[tuple[str | None, str]] = []
     for segment in segments:
         base, new = segment.batch.base_metadata, segment.batch.new_metadata
-        if new is not None and new != base:
+        if segment.batch.kind == "table" and new is not None and new != base:
             journaled.append((base, new))
     known = {new for _, new in journaled}
     older = [location for location in (*logged, pointer.metadata_location) if location not in known]

@@ -14,6 +14,7 @@ from firn.coordinator.fsck.finding import INVARIANTS, Finding, InvariantName
 from firn.coordinator.fsck.linear_history import linear_history
 from firn.coordinator.fsck.no_doubles import no_doubles
 from firn.coordinator.fsck.nothing_missing import nothing_missing, reachable_files
+from firn.coordinator.fsck.view_history import ViewHistory
 from firn.coordinator.table_reader import TableReader
 from firn.model.limits import Limits
 from firn.storage.files import FileStore
@@ -53,7 +54,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
 
 
 def check_table(pointer: Pointer, *, files: FileStore, limits: Limits, deep: bool = False) -> Verdict:
-    """Check everything that can be checked of a table from what is stored; `deep` opens data files, too.
+    """Check everything that can be checked of a table or view from what is stored; `deep` opens data files, too.
 
     A dropped table's journal is checked, and not its files, which may be gone for good reasons. Blocking. Raises
     Unavailable when a store does not answer.
@@ -73,6 +74,8 @@ def check_table(pointer: Pointer, *, files: FileStore, limits: Limits, deep: boo
         findings += no_doubles(current, contents)
         if deep:
             findings += files_agree(contents, sizes, files)
+    view = ViewHistory(pointer, evidence.segments, reader=reader)
+    findings += view.findings
     findings += linear_history(evidence)
     findings += exactly_once(evidence, contents)
     return Verdict(
@@ -80,7 +83,7 @@ def check_table(pointer: Pointer, *, files: FileStore, limits: Limits, deep: boo
         checked=Checked(
             segments=len(evidence.segments),
             intents=sum(len(segment.decided) for segment in evidence.segments),
-            versions=len(evidence.versions),
+            versions=len(evidence.versions) + view.files,
             snapshots=0 if current is None else len(current.snapshots),
             manifests=contents.manifests,
             files=len(contents.live_files()),

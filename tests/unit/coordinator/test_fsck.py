@@ -24,12 +24,15 @@ from firn.model.journal import Segment
 from firn.model.metadata import TableMetadata
 from firn.model.operations.refs import CreateBranch, FastForward
 from firn.model.outcome import Committed
+from firn.model.view import ViewMetadata
 from firn.storage.journal import JournalFiles, pack_segment
 from firn.storage.manifest_lists import decode_manifest_list, encode_manifest_list
 from firn.storage.memory_files import MemoryFiles
-from firn.storage.metadata_files import decode_metadata, encode_metadata
+from firn.storage.metadata_files import decode_metadata, digest_of_bytes, encode_metadata
 from firn.storage.pointers import Pointer, Pointers
+from firn.storage.view_files import encode_view
 from tests.unit.coordinator.replay.gathering import Gathering
+from tests.unit.coordinator.view_intents import VIEW, new_view, replaced
 from tests.unit.coordinator.workbench import TABLE, Workbench, append, content_file, create, delete, new_id, replace
 
 change = msgspec.structs.replace
@@ -463,12 +466,11 @@ async def test_deep_checks_look_into_the_files():
 
 async def test_whoever_is_told_of_a_snapshot_that_another_made_is_no_second_answer() -> None:
     bench = Gathering()
-    names = {"table": TABLE, "ref_name": "audit"}
     async with bench.daemon() as daemon:
         await bench.commit(create())
         base = (await bench.commit(append("a"))).snapshot_id
         assert base is not None
-        await bench.commit(CreateBranch(intent_id=new_id(), **names, snapshot_id=base))
+        await bench.commit(CreateBranch(intent_id=new_id(), table=TABLE, ref_name="audit", snapshot_id=base))
         follow = FastForward(intent_id=new_id(), table=TABLE, branch="audit", to="main")
         outcomes = await bench.gathered(daemon, append("b"), append("c"), follow)
         assert len({outcome.snapshot_id for outcome in outcomes if isinstance(outcome, Committed)}) == 1
@@ -497,3 +499,54 @@ async def test_a_table_that_moves_while_it_is_checked_is_looked_at_again():
 def test_each_invariant_is_a_sentence():
     assert len(INVARIANTS) == 5
     assert all(" " in sentence for sentence in INVARIANTS.values())
+
+
+async def view_with_history() -> Broken:
+    """A view of two versions, the second of which is current."""
+    bench = Workbench()
+    async with bench.daemon():
+        first = await bench.commit(new_view("SELECT 1"))
+        await bench.commit(replaced(first, "SELECT 2"))
+        pointer = (await Pointers(bench.zookeeper.connect()).read(VIEW)).pointer
+    return Broken(bench, pointer)
+
+
+def rewrite_view(broken: Broken, edit: Callable[[ViewMetadata], ViewMetadata]) -> None:
+    location = broken.pointer.metadata_location
+    data = encode_view(edit(broken.reader.view(location)), codec="gzip")
+    broken.files.delete(location)
+    broken.files.create(location, data)
+    broken.pointer = change(broken.pointer, metadata_digest=digest_of_bytes(data))
+
+
+async def test_a_whole_view_has_no_breach() -> None:
+    broken = await view_with_history()
+    verdict = broken.check()
+    assert verdict.ok, verdict.findings
+    assert (verdict.checked.segments, verdict.checked.versions) == (2, 2)
+
+
+async def test_a_version_that_was_changed_is_found() -> None:
+    broken = await view_with_history()
+    rewrite_view(broken, lambda view: change(view, versions=tuple(change(v, timestamp_ms=1) for v in view.versions)))
+    assert [f.invariant for f in broken.check().findings] == ["linear-history"]
+    assert "changes version 1" in broken.check().findings[0].message
+
+
+async def test_a_version_log_that_forgets_what_was_current_is_found() -> None:
+    broken = await view_with_history()
+    rewrite_view(broken, lambda view: change(view, version_log=view.version_log[1:]))
+    assert "does not go on" in broken.check().findings[0].message
+    rewrite_view(
+        broken, lambda view: change(view, version_log=(*view.version_log, change(view.version_log[0], timestamp_ms=1)))
+    )
+    assert any("backwards" in finding.message for finding in broken.check().findings)
+
+
+async def test_a_views_metadata_that_is_gone_or_damaged_is_found() -> None:
+    broken = await view_with_history()
+    data = broken.files.read(broken.pointer.metadata_location, bytes_max=10**6)
+    broken.files.delete(broken.pointer.metadata_location)
+    assert [f.invariant for f in broken.check().findings] == ["nothing-missing"]
+    broken.files.create(broken.pointer.metadata_location, data[:-9])
+    assert [f.invariant for f in broken.check().findings] == ["content-agrees"]

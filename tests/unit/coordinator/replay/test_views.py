@@ -13,9 +13,7 @@ from firn.coordinator.table_reader import TableReader
 from firn.model.intent import DropTable, encode_intent
 from firn.model.operations.upkeep import UpdateProperties
 from firn.model.operations.views import (
-    CreateView,
     DropView,
-    ReplaceView,
     SetCurrentViewVersion,
     UpdateViewProperties,
 )
@@ -23,42 +21,8 @@ from firn.model.outcome import Committed, Rejected
 from firn.model.sharding import shard_of
 from firn.model.view import ViewMetadata
 from firn.storage.pointers import Pointer, Pointers
+from tests.unit.coordinator.view_intents import VIEW, change, new_view, queries, replaced
 from tests.unit.coordinator.workbench import WAREHOUSE, Workbench, append, create, new_id
-
-VIEW = "db.daily"
-COLUMNS: dict[str, Any] = {
-    "type": "struct",
-    "fields": [
-        {"id": 1, "name": "day", "type": "date", "required": False},
-        {"id": 2, "name": "events", "type": "long", "required": False, "doc": "how many"},
-    ],
-}
-
-
-def queries(sql: str = "SELECT 1", *dialects: str) -> tuple[dict[str, Any], ...]:
-    return tuple({"type": "sql", "sql": sql, "dialect": one} for one in dialects or ("spark",))
-
-
-def new_view(sql: str = "SELECT 1", *dialects: str, **changes: Any) -> CreateView:
-    return CreateView(**{
-        "intent_id": new_id(), "table": VIEW, "schema": COLUMNS, "representations": queries(sql, *dialects), **changes,
-    })  # fmt: skip
-
-
-def base_of(outcome: Committed) -> dict[str, int]:
-    """What the next change names as the version that it saw."""
-    return {"base_version_id": outcome.details["version-id"], "base_timestamp_ms": outcome.details["timestamp-ms"]}
-
-
-def replaced(seen: Committed, sql: str, *dialects: str, **changes: Any) -> ReplaceView:
-    return ReplaceView(**{
-        "intent_id": new_id(), "table": VIEW, "schema": COLUMNS, "representations": queries(sql, *dialects),
-        **base_of(seen), **changes,
-    })  # fmt: skip
-
-
-def change(kind: type, seen: Committed, **members: Any) -> Any:
-    return kind(**{"intent_id": new_id(), "table": VIEW, **base_of(seen), **members})
 
 
 async def pointer_of(bench: Workbench, name: str = VIEW) -> Pointer:

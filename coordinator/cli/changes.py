@@ -1,0 +1,69 @@
+"""What commands that make, change and drop tables and views share: submit, wait, say what became of it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+from firn.coordinator.cli.answers import advice, answer_to, exit_code_of_answers, outcome_pairs
+from firn.coordinator.cli.output import complain
+from firn.coordinator.cli.reach import Reach
+from firn.coordinator.cli.text import one_line, shown
+from firn.coordinator.client import Answer, Unknown
+from firn.model import strict_json
+from firn.model.errors import InvalidInput
+from firn.model.intent import Intent
+from firn.model.outcome import Committed, Rejected
+
+SCHEMA_BYTES_MAX: Final = 16 * 1024 * 1024
+
+
+def change(reach: Reach, intent: Intent, *, done: str, timeout_s: float) -> int:
+    """Submit one intent, wait, and say what became of it; the exit code."""
+    answer = reach.run(answer_to(reach, intent, timeout_s=timeout_s))
+    if reach.output.as_json:
+        reach.output.document(answer)
+    else:
+        _say(reach, answer, done=done)
+    return exit_code_of_answers([answer])
+
+
+def _say(reach: Reach, answer: Answer, *, done: str) -> None:
+    match answer:
+        case Committed():
+            reach.output.say(f"{done} {shown(answer.table)}")
+            reach.output.pairs(
+                [(f"  {key}", value) for key, value in outcome_pairs(answer) if key == "metadata-location"]
+            )
+        case Rejected():
+            complain(f"firn: rejected: {one_line(f'{answer.rule}: {answer.message}')}")
+        case Unknown():
+            complain(f"firn: unknown: {one_line(advice(answer))}")
+
+
+def schema_of(text: str) -> dict[str, Any]:
+    """A schema from JSON, from a file that holds it, or from standard input."""
+    if text.lstrip().startswith("{"):
+        data, where = text.encode("utf-8", "surrogateescape"), "--schema"
+    elif text == "-":
+        data, where = sys.stdin.buffer.read(SCHEMA_BYTES_MAX + 1), "standard input"
+    else:
+        path, where = Path(text), text
+        try:
+            with path.open("rb") as file:
+                data = file.read(SCHEMA_BYTES_MAX + 1)
+        except OSError as error:
+            raise InvalidInput(error.strerror or str(error), where=text) from error
+    members = strict_json.loads(data, where=where, bytes_max=SCHEMA_BYTES_MAX)
+    if not isinstance(members, dict):
+        raise InvalidInput("is not a JSON object", where=where)
+    return members
+
+
+def property_of(text: str) -> tuple[str, str]:
+    """A property from KEY=VALUE."""
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise InvalidInput("is not KEY=VALUE", where=f"--property {text!r}")
+    return key, value
