@@ -125,12 +125,15 @@ def bind_append(working: Working, intent: Append) -> Additions:
 
     Prevents: the same rows twice, through one file being live twice (`duplicate-file`).
     """
-    working.require(table_uuid=intent.table_uuid)
+    metadata = working.require(table_uuid=intent.table_uuid)
     head = working.head(intent.branch)
     files = bind_added(working, intent.data_files, where="data-files")
     manifests = read_written(working, intent.manifests, where="manifests")
     require_all_added(working, manifests)
-    added = Additions(files, manifests)
+    if metadata.format_version < 2:  # their entries name a snapshot, and it must be the one that adds them
+        added = Additions([*files, *(file for one in manifests for file in one.files)], [])
+    else:
+        added = Additions(files, manifests)
     require_once(added.every_file)
     require_not_live(head, added.every_file)
     return added

@@ -99,19 +99,21 @@ def _read(working: Working, written: WrittenManifest, *, where: str) -> ReadMani
 def require_all_added(working: Working, manifests: Sequence[ReadManifest]) -> None:
     """Refuse anything but new data files that leave snapshot, sequence number and row ids to the commit.
 
-    Prevents: files that deletes reach which they should not, or the other way; row ids given twice; tombstones of files
-    that are live.
+    Those of v1 cannot leave their snapshot open, which is the commit's all the same: they are copied. Prevents: files
+    that deletes reach which they should not, or the other way; row ids given twice; tombstones of files that are live.
     """
     assert working.metadata is not None
-    if manifests and working.metadata.format_version < 2:
-        rules.INVALID_MANIFEST.refuse("manifests of format v1 cannot leave their snapshot open: send data-files")
     for manifest in manifests:
         path = manifest.written.manifest_path
         if manifest.written.content != "data":
             rules.INVALID_MANIFEST.refuse(f"{path}: an append adds data files only", files=(path,))
         for entry in manifest.entries:
-            numbers = (entry.snapshot_id, entry.sequence_number, entry.file_sequence_number)
-            if entry.status is not Status.ADDED or (*numbers, entry.data_file.first_row_id) != (None,) * 4:
+            left_out = (entry.snapshot_id, entry.sequence_number, entry.file_sequence_number) == (None,) * 3
+            if (
+                entry.status is not Status.ADDED
+                or entry.data_file.first_row_id is not None
+                or not (left_out or working.metadata.format_version < 2)
+            ):
                 rules.INVALID_MANIFEST.refuse(
                     f"{path}: {entry.data_file.file_path} is not a plain added file: its snapshot id, sequence numbers "
                     f"and first row id must be left out",

@@ -88,6 +88,22 @@ async def test_a_file_comes_by_one_manifest_or_file_only() -> None:
         assert (await table.refused(table.append(file))).rule == "duplicate-file"
 
 
+@pytest.mark.parametrize("stage", [False, True])
+async def test_a_manifest_of_v1_is_copied_so_that_its_files_are_of_the_snapshot_that_adds_them(stage: bool) -> None:
+    bench = Workbench()
+    async with bench.daemon():
+        table = await RealRows.create(bench, version=1)
+        written = table.manifest(table.added(table.data(*ONE), table.data(*TWO)), snapshot_id=77)
+        snapshot_id = await table.commit(table.append(table.data((7, "eu")), manifests=(written,), stage=stage))
+        entries = await table.entries(snapshot_id=snapshot_id)
+        if not stage:
+            assert written.manifest_path not in await manifest_paths(table)
+            assert (await table.refused(table.append(manifests=(written,)))).rule == "duplicate-file"
+            assert await table.unsound() == ()
+            assert await table.ids() == [1, 2, 3, 7]
+    assert [entry.snapshot_id for entry in entries] == [snapshot_id] * 3
+
+
 @pytest.mark.parametrize("wrong", ["existing", "snapshot", "sequence-number", "length", "count", "gone", "deletes"])
 async def test_a_manifest_that_is_not_of_plain_new_files_is_refused(wrong: str) -> None:
     bench = Workbench()
