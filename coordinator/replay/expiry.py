@@ -8,8 +8,10 @@ from firn.coordinator.replay import rules
 from firn.coordinator.replay.decision import Applied
 from firn.coordinator.replay.holds import Hold, holds_of, refs_held, snapshots_held
 from firn.coordinator.replay.refs_rules import LISTED_MAX
+from firn.coordinator.replay.unused_layout import clean_layout
 from firn.coordinator.replay.working import Working
 from firn.model.errors import InvalidInput
+from firn.model.metadata import TableMetadata
 from firn.model.operations.upkeep import ExpireSnapshots
 from firn.model.retention import Criteria, Expiry, apply_expiry, plan_expiry
 from firn.model.table_properties import GC_ENABLED
@@ -44,8 +46,23 @@ def expire_snapshots(working: Working, intent: ExpireSnapshots) -> Applied:
     except InvalidInput as error:
         rules.INVALID_PROPERTY.refuse(str(error))
     if not expiry.is_empty:
-        working.change_metadata(apply_expiry(metadata, expiry, now_ms=working.attempt.now_ms))
-    return Applied(details=_details(intent, expiry, in_use=in_use))
+        metadata = apply_expiry(metadata, expiry, now_ms=working.attempt.now_ms)
+        working.change_metadata(metadata)
+    details = _details(intent, expiry, in_use=in_use)
+    return Applied(details=details | (_clean(working, metadata) if intent.clean_expired_metadata else {}))
+
+
+def _clean(working: Working, metadata: TableMetadata) -> dict[str, Any]:
+    """Take unused specs and schemas away; what is told of it."""
+    cleaned = clean_layout(working, metadata, now_ms=working.attempt.now_ms)
+    if cleaned.metadata is not metadata:
+        working.change_metadata(cleaned.metadata)
+    details: dict[str, Any] = {
+        "removed-specs": list(cleaned.spec_ids)[:LISTED_MAX],
+        "removed-schemas": list(cleaned.schema_ids)[:LISTED_MAX],
+        "specs-and-schemas-kept": cleaned.kept,
+    }
+    return {name: value for name, value in details.items() if value}
 
 
 def _details(intent: ExpireSnapshots, expiry: Expiry, *, in_use: dict[int, str]) -> dict[str, Any]:

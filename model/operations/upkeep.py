@@ -16,12 +16,13 @@ class ExpireSnapshots(Operation, frozen=True, kw_only=True, tag="expire-snapshot
 
     `older_than_ms` and `retain_last` default to the table's ``history.expire.*`` properties. `snapshot_ids` go
     whatever their age, but not while a reference names them or a waiting intent was planned on them. No file is
-    deleted.
+    deleted. `clean_expired_metadata` takes partition specs and schemas away, too, that nothing needs any more.
     """
 
     older_than_ms: Count | None = None
     retain_last: Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)] | None = None
     snapshot_ids: Annotated[tuple[SnapshotId, ...], msgspec.Meta(max_length=100_000)] = ()
+    clean_expired_metadata: bool = False
 
 
 class UpdateProperties(Operation, frozen=True, kw_only=True, tag="update-properties"):

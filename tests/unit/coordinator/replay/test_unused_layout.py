@@ -1,0 +1,112 @@
+"""Partition specs and schemas that an expiry takes away: only what neither data nor waiting work needs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from firn.model.operations.layout import UpdateSchema, UpdateSpec
+from firn.model.operations.upkeep import ExpireSnapshots
+from firn.model.outcome import Committed
+from tests.unit.coordinator.replay.gathering import Gathering
+from tests.unit.coordinator.replay.real_rows import RealRows
+from tests.unit.coordinator.workbench import TABLE, Workbench, new_id
+
+EU = ((1, "eu"), (2, "eu"))
+
+
+def expire(**members: Any) -> ExpireSnapshots:
+    return ExpireSnapshots(
+        intent_id=new_id(), table=TABLE, older_than_ms=2**62, **{"clean_expired_metadata": True, **members}
+    )
+
+
+async def change(table: RealRows, kind: Any, *changes: dict[str, Any]) -> None:
+    """A change of the schema or of the default spec."""
+    before = await table.metadata()
+    bases = {"base_schema_id": before.current_schema_id}
+    if kind is UpdateSpec:
+        bases["base_spec_id"] = before.default_spec_id
+    await table.bench.commit(kind(intent_id=new_id(), table=TABLE, changes=changes, **bases))
+    table.created = await table.metadata()
+
+
+async def by_region(table: RealRows) -> None:
+    await change(table, UpdateSpec, {"action": "add-field", "source": "region", "transform": "identity"})
+
+
+async def layout(table: RealRows) -> tuple[list[int], list[int]]:
+    metadata = await table.metadata()
+    return [spec.spec_id for spec in metadata.partition_specs], [schema.schema_id for schema in metadata.schemas]
+
+
+async def test_specs_and_schemas_stay_until_no_snapshot_has_them() -> None:
+    bench = Workbench()
+    async with bench.daemon():
+        table = await RealRows.create(bench)
+        old = table.data(*EU)
+        await table.commit(table.append(old))
+        await by_region(table)
+        await change(table, UpdateSchema, {"action": "add-column", "name": "note", "type": "string"})
+        first = await bench.commit(expire())
+        await table.commit(table.append(table.data((3, "us"))))
+        second = await bench.commit(expire())
+        assert await layout(table) == ([0, 1], [1])
+        await table.commit(table.delete(old))
+        await bench.commit(expire(clean_expired_metadata=False))
+        assert await layout(table) == ([0, 1], [1])
+        await table.commit(table.append(table.data((4, "us"))))
+        third = await bench.commit(expire())
+        assert await layout(table) == ([1], [1])
+        await table.commit(table.append(table.data((5, "eu"))))
+        assert await table.unsound() == ()
+    assert first.details == {"removed-count": 0}
+    assert second.details["removed-schemas"] == [0]
+    assert third.details["removed-specs"] == [0]
+    assert await table.ids() == [3, 4, 5]
+
+
+async def test_nothing_goes_while_intents_wait_that_may_have_been_planned_on_it() -> None:
+    bench = Gathering()
+    async with bench.daemon() as daemon:
+        table = await RealRows.create(bench)
+        late = table.append(table.data(*EU))
+        await by_region(table)
+        table.created = await table.metadata()
+        outcomes = await bench.gathered(daemon, expire(), late, blocker="b")
+    assert isinstance(outcomes[0], Committed)
+    assert "wait" in outcomes[0].details["specs-and-schemas-kept"]
+    assert isinstance(outcomes[1], Committed)
+
+
+@pytest.mark.parametrize("deletes", [False, True])
+async def test_a_schema_stays_that_alone_knows_a_column_which_deletes_may_compare(deletes: bool) -> None:
+    bench = Workbench()
+    async with bench.daemon():
+        table = await RealRows.create(bench, version=2)
+        base = await table.commit(table.append(table.data(*EU)))
+        await change(table, UpdateSchema, {"action": "add-column", "name": "key", "type": "long"})
+        if deletes:
+            await table.commit(table.delta(base, table.equality(1)))
+        await change(table, UpdateSchema, {"action": "drop-column", "name": "key"})
+        table.created = await table.metadata()
+        await table.commit(table.append(table.data((3, "us"))))
+        await bench.commit(expire())
+        assert (await layout(table))[1] == ([0, 1] if deletes else [0])
+    assert await table.ids() == ([2, 3] if deletes else [1, 2, 3])
+
+
+async def test_a_schema_stays_that_alone_knows_a_column_which_a_spec_in_use_partitions_by() -> None:
+    bench = Workbench()
+    async with bench.daemon():
+        table = await RealRows.create(bench, partitioned=True)
+        eu, us = table.data(*EU), table.data((3, "us"))
+        await table.commit(table.append(eu, us))
+        await change(table, UpdateSchema, {"action": "add-column", "name": "note", "type": "string"})
+        await change(table, UpdateSpec, {"action": "remove-field", "name": "region"})
+        await change(table, UpdateSchema, {"action": "drop-column", "name": "region"})
+        await table.commit(table.delete(us))
+        await bench.commit(expire())
+        assert await layout(table) == ([0, 1], [1, 2])
+        assert await table.unsound() == ()
