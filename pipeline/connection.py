@@ -1,0 +1,101 @@
+"""How a Spark application reaches firn: Redis for intents, the tables' file stores for files."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+from pyspark.sql import SparkSession
+
+from firn.coordinator.client.options import ClientOptions
+from firn.coordinator.client.sync_client import Client
+from firn.coordinator.client.table_view import TableView
+from firn.model.errors import Misconfigured
+from firn.storage.file_stores import open_files
+from firn.storage.files import FileStore
+
+CONF_PREFIX: Final = "spark.firn."
+DEFAULT_REDIS: Final = "redis://127.0.0.1:6379/0"
+OUTCOME_TIMEOUT_S: Final = 600.0
+"""How long a job waits for its outcome before it says that it is unknown."""
+
+_OPTIONS: Final = ("redis", "prefix", "zookeeper", "files", "timeout")
+
+
+class Connection(msgspec.Struct, frozen=True, kw_only=True):
+    """Where firn is. It can be pickled, and gives every process a client of its own.
+
+    `redis` is a URL, `prefix` what firn's keys begin with, `zookeeper` hosts to find tables by when Redis does not
+    know them, `files` options of file stores by scheme (`firn.storage.file_stores.open_files`), `timeout_s` how long
+    to wait for an outcome.
+    """
+
+    redis: str = DEFAULT_REDIS
+    prefix: str = "firn"
+    zookeeper: str | None = None
+    files: dict[str, dict[str, Any]] = msgspec.field(default_factory=lambda: {"file": {}})
+    timeout_s: float = OUTCOME_TIMEOUT_S
+
+    @classmethod
+    def of_options(cls, options: Mapping[str, str]) -> Connection:
+        """The connection that texts describe: ``redis``, ``prefix``, ``zookeeper``, ``files`` (JSON), ``timeout`` (s).
+
+        Raises Misconfigured for a value that does not fit.
+        """
+        given = {name: options[name] for name in _OPTIONS if options.get(name)}
+        try:
+            files = msgspec.json.decode(given.pop("files", '{"file": {}}'), type=dict[str, dict[str, Any]])
+            timeout_s = float(given.pop("timeout", OUTCOME_TIMEOUT_S))
+        except (msgspec.DecodeError, ValueError) as error:
+            raise Misconfigured(f"options of firn: {error}") from error
+        return cls(**given, files=files, timeout_s=timeout_s)
+
+    @classmethod
+    def of_spark(cls, spark: SparkSession) -> Connection:
+        """The connection that the session's ``spark.firn.*`` settings describe."""
+        return cls.of_options({name: spark.conf.get(CONF_PREFIX + name, "") or "" for name in _OPTIONS})
+
+    def options(self) -> dict[str, str]:
+        """As text options: the inverse of `of_options`."""
+        found = {"redis": self.redis, "prefix": self.prefix, "timeout": str(self.timeout_s)}
+        found["files"] = msgspec.json.encode(self.files).decode()
+        return found if self.zookeeper is None else {**found, "zookeeper": self.zookeeper}
+
+    def client(self) -> Client:
+        """This process's client; it stays open."""
+        with _lock:
+            found = _clients.get(self.redis, self.prefix, self.zookeeper)
+            if found is None:
+                options = ClientOptions(prefix=self.prefix, files=self.store())
+                if self.zookeeper is not None:
+                    options["zookeeper"] = self.zookeeper
+                found = Client(self.redis, **options)
+                _clients.put(found, self.redis, self.prefix, self.zookeeper)
+            return found
+
+    def store(self) -> FileStore:
+        """The file stores."""
+        return open_files(self.files)
+
+    def table(self, name: str) -> TableView:
+        """The table as it is now. Raises NotFound, Unavailable."""
+        return self.client().table(name)
+
+
+class _Clients:
+    """The clients of this process."""
+
+    def __init__(self) -> None:
+        self._by_key: dict[tuple[str | None, ...], Client] = {}
+
+    def get(self, *key: str | None) -> Client | None:
+        return self._by_key.get(key)
+
+    def put(self, client: Client, *key: str | None) -> None:
+        self._by_key[key] = client
+
+
+_lock: Final = threading.Lock()
+_clients: Final = _Clients()

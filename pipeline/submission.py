@@ -1,0 +1,61 @@
+"""Submitting what a job has written, and what becomes of its files."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from itertools import islice
+from typing import Final
+
+from firn.coordinator.client.answers import Answer
+from firn.model.errors import FirnError
+from firn.model.intent import ContentFile, Intent
+from firn.model.outcome import Rejected
+from firn.pipeline.connection import Connection
+from firn.pipeline.data_locations import DataLocations
+from firn.pipeline.write_target import WriteTarget
+from firn.storage.files import FileStore
+
+LISTED_FILES_MAX: Final = 100_000
+"""Files looked at for those of a failed job; what is beyond is left to the removal of orphans."""
+
+_log: Final = logging.getLogger(__name__)
+
+
+def submit(connection: Connection, intent: Intent, written: Iterable[ContentFile]) -> Answer:
+    """The outcome of `intent`; the files `written` for it are removed if it is rejected, and only then."""
+    answer = connection.client().submit(intent).result(connection.timeout_s)
+    if isinstance(answer, Rejected):
+        remove_files(connection.store(), (file.file_path for file in written))
+    return answer
+
+
+@contextmanager
+def job_of(connection: Connection, target: WriteTarget) -> Iterator[None]:
+    """While a job writes for `target`: when it fails, what its finished tasks have written is removed.
+
+    Nothing has been submitted then, so no snapshot can name these files.
+    """
+    try:
+        yield
+    except BaseException:
+        files = connection.store()
+        root = DataLocations(location=target.metadata.location, properties=target.metadata.properties).root
+        try:
+            listed = islice(files.list(root), LISTED_FILES_MAX)
+            found = [file.location for file in listed if target.run in file.location.rsplit("/", 1)[-1]]
+        except FirnError as error:
+            _log.warning("cannot look for the files of failed job %s: %s", target.run, error)
+            found = []
+        remove_files(files, found)
+        raise
+
+
+def remove_files(files: FileStore, locations: Iterable[str]) -> None:
+    """Remove files that no snapshot can name, as far as possible: what is left is an orphan and does no harm."""
+    for location in locations:
+        try:
+            files.delete(location)
+        except FirnError as error:
+            _log.warning("cannot remove %s, which nothing names: %s", location, error)
