@@ -62,6 +62,7 @@ def publish(working: Working, intent: operations.Publish) -> Applied:
 
 def _pick(working: Working, intent: operations.CherryPick | operations.Publish, snapshot_id: int) -> Applied:
     plan = _plan(working, intent.branch, snapshot_id)
+    require_known_history(working, intent.branch, plan.snapshot)
     if plan.kind == "fast-forward":
         assert working.metadata is not None
         now_ms = working.attempt.now_ms
@@ -90,6 +91,28 @@ def _plan(working: Working, branch: str, snapshot_id: int) -> CherryPick:
         rules.ALREADY_PICKED.refuse(str(error))
     except InvalidInput as error:
         rules.CANNOT_PICK.refuse(str(error), winner=working.metadata.head(branch))
+
+
+def require_known_history(working: Working, branch: str, picked: Snapshot) -> None:
+    """Refuse when snapshots of the branch that are as new as the picked one were expired.
+
+    Prevents: a snapshot that is in the branch's history, or was picked before, being picked once more, because what
+    tells so was expired; where its files were compacted since, its rows would count double.
+    """
+    history = list(lineage(working, branch))
+    if not history or history[-1].parent_snapshot_id is None:
+        return
+    if _age(picked) <= _age(history[-1]):
+        rules.UNKNOWN_BASE.refuse(
+            f"snapshot {picked.snapshot_id} may be on {branch!r} already: the history of the branch does not reach back "
+            f"to when it was made",
+            base=picked.parent_snapshot_id,
+        )
+
+
+def _age(snapshot: Snapshot) -> tuple[int, int]:
+    """In the order in which snapshots are made; those of v1 have their times only."""
+    return snapshot.sequence_number or 0, snapshot.timestamp_ms
 
 
 def _changes_of(working: Working, snapshot: Snapshot) -> _Changes:

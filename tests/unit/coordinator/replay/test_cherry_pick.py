@@ -12,6 +12,7 @@ from firn.coordinator.table_reader import TableReader
 from firn.model.intent import ContentFile, ReplacePartitions, RowDelta
 from firn.model.metadata_changes import with_metadata_log
 from firn.model.operations.refs import CherryPick, CreateBranch, FastForward, Publish, RemoveRef, Rollback
+from firn.model.operations.upkeep import ExpireSnapshots
 from firn.model.outcome import Committed, Rejected
 from firn.storage.file_system_tables import FileSystemTables
 from firn.storage.metadata_files import encode_metadata
@@ -351,3 +352,22 @@ async def test_a_staged_snapshot_outlives_its_branch_until_it_expires() -> None:
         assert (await bench.refuse(intent(FastForward, to="audit"))).rule == "unknown-ref"
         await bench.commit(intent(CherryPick, snapshot_id=staged.snapshot_id))
     assert await bench.live() == ["a", "b"]
+
+
+async def test_a_snapshot_is_not_picked_again_because_what_tells_that_it_is_there_was_expired() -> None:
+    """Its file was compacted, so that it is not live: it would come back beside the rows that came from it."""
+    bench = Workbench()
+    async with bench.daemon():
+        await bench.commit(create())
+        old = (await bench.commit(append("a"))).snapshot_id
+        assert old is not None
+        between = (await bench.commit(replace(["a"], ["a2"], base=old))).snapshot_id
+        await bench.commit(intent(CreateBranch, ref_name="keeps-it", snapshot_id=old))
+        await bench.commit(append("b"))
+        await bench.commit(intent(ExpireSnapshots, snapshot_ids=(between,)))
+        lost = await bench.refuse(intent(CherryPick, snapshot_id=old))
+        assert (lost.rule, lost.hint) == ("unknown-base", "replan")
+        staged = await bench.commit(append("c", stage=True))
+        await bench.commit(append("d"))
+        await bench.commit(intent(CherryPick, snapshot_id=staged.snapshot_id))
+    assert await bench.live() == ["a2", "b", "c", "d"]
