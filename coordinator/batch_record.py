@@ -12,7 +12,7 @@ from firn.coordinator.replay.refusals import placed
 from firn.coordinator.replay.working import Working
 from firn.coordinator.table_state import TableState, uuid_of
 from firn.model.intent import OPERATIONS, Intent
-from firn.model.journal import Batch, Decided, Retried, Segment
+from firn.model.journal import Batch, Decided, OtherPart, Retried, Segment
 from firn.model.limits import Limits
 from firn.model.outcome import Committed, Outcome, Rejected
 from firn.model.planned_on import base_of, ref_of
@@ -79,12 +79,20 @@ def rejected_as(
         branch=refused.branch or ref_of(intent),
         base_snapshot_id=base_of(intent) if refused.base_snapshot_id is None else refused.base_snapshot_id,
         head_snapshot_id=refused.head_snapshot_id,
+        details=refused.details,
         batch=batch,
         latency_ms=latency_ms,
     )
 
 
-def segment_of(
+def segment_place(state: TableState, working: Working) -> str:
+    """Where the attempt's journal segment of a table will be."""
+    current = working.current
+    home = current.location if current is not None else state.pointer.location if state.pointer is not None else ""
+    return segment_location(home, sequence=state.decisions.sequence + 1, token=working.attempt.token)
+
+
+def segment_of(  # noqa: PLR0913 - a segment is made of all these, and each has a name
     pendings: Sequence[Pending],
     state: TableState,
     working: Working,
@@ -94,15 +102,17 @@ def segment_of(
     retried: Sequence[Retried],
     lock_token: int,
     moved: Moved,
+    others: Sequence[OtherPart] | None = None,
 ) -> Segment:
-    """The journal segment of a batch: which intents were decided, how, and what it follows."""
+    """The journal segment of a batch: which intents were decided, how, and what it follows.
+
+    `others` are the other tables' parts of a transaction that was applied, None for any other batch.
+    """
     attempt = working.attempt
     decisions = state.decisions
     current = working.current
     uuid = uuid_of(current) if current is not None else state.pointer.uuid if state.pointer is not None else ""
-    home = current.location if current is not None else state.pointer.location if state.pointer is not None else ""
-    sequence = decisions.sequence + 1
-    location = segment_location(home, sequence=sequence, token=attempt.token)
+    location = segment_place(state, working)
     decided = tuple(
         Decided(
             intent_id=p.decoded.intent.intent_id,
@@ -127,7 +137,7 @@ def segment_of(
             table=state.table,
             table_uuid=uuid,
             kind=_kind(state, working),
-            sequence=sequence,
+            sequence=decisions.sequence + 1,
             daemon=daemon,
             lock_token=lock_token,
             timestamp_ms=attempt.now_ms,
@@ -136,6 +146,8 @@ def segment_of(
             previous_segment=decisions.head,
             previous_checkpoint=decisions.last_checkpoint,
             since_checkpoint=decisions.since_checkpoint + len(decided),
+            transaction=None if others is None else pendings[0].decoded.intent.intent_id,
+            others=tuple(others or ()),
         ),
         decided=decided,
         retried=tuple(retried),

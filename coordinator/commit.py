@@ -12,7 +12,7 @@ import msgspec
 
 from firn.coordinator.batch_record import outcome_of, segment_of
 from firn.coordinator.pending import Pending
-from firn.coordinator.pointer_move import move, moved_pointer, new_metadata_file
+from firn.coordinator.pointer_move import Moved, move, moved_pointer, new_metadata_file
 from firn.coordinator.replay.decision import Decision
 from firn.coordinator.replay.draft import DraftManifest
 from firn.coordinator.replay.engine import replay
@@ -26,10 +26,8 @@ from firn.model.limits import Limits
 from firn.model.manifest import ManifestFile
 from firn.model.outcome import Outcome
 from firn.storage.journal import pack_segment
-from firn.storage.metadata_files import (
-    digest_of_bytes,
-)
-from firn.storage.pointers import PointerChange
+from firn.storage.metadata_files import digest_of_bytes
+from firn.storage.pointers import PointerChange, PointerCheck
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,21 +46,37 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """What work that waits behind the batch needs, where the batch has to be considerate of it (an expiry)."""
 
 
-class Prepared(msgspec.Struct, frozen=True, kw_only=True):
-    """A batch ready to be swapped in.
+class Part(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """One table's part in a commit: from its state to its next pointer, with the journal segment that says so.
 
-    `files` must be durable before the swap; `put` is the swap itself for a file-system table. `change` and `segment`
-    are None when there is no table to journal on: then the outcomes are final as they are.
+    `files` must be durable before the swap; `put` is the swap itself for a file-system table.
     """
 
+    state: TableState
     working: Working
-    outcomes: tuple[Outcome, ...]
+    segment: Segment
+    change: PointerChange
     files: tuple[tuple[str, bytes], ...]
-    put: tuple[str, bytes] | None = None
-    segment: Segment | None
-    change: PointerChange | None
-    manifests: tuple[tuple[ManifestFile, DraftManifest], ...] = ()
+    put: tuple[str, bytes] | None
+    manifests: tuple[tuple[ManifestFile, DraftManifest], ...]
     """Manifests of this attempt with what they were made from, for the cache."""
+
+
+class Prepared(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """A batch ready to be swapped in: all `parts` or none, and only while the pointers of `unmoved` do not move.
+
+    The first part is the lane's own table's. There is none when there is no table to journal on: then the outcomes are
+    final as they are.
+    """
+
+    outcomes: tuple[Outcome, ...]
+    parts: tuple[Part, ...] = ()
+    unmoved: tuple[PointerCheck, ...] = ()
+
+    @property
+    def files(self) -> tuple[tuple[str, bytes], ...]:
+        """Everything that must be durable before the swap."""
+        return tuple(file for part in self.parts for file in part.files)
 
 
 def prepare(
@@ -88,11 +102,19 @@ def prepare(
         for pending, decision in zip(plan.pendings, decisions, strict=True)
     )
     if state.pointer is None and working.current is None:
-        return Prepared(working=working, outcomes=outcomes, files=(), segment=None, change=None)
+        return Prepared(outcomes=outcomes)
     segment = segment_of(
         plan.pendings, state, working,
         daemon=plan.daemon, outcomes=outcomes, retried=retried, lock_token=lock_token, moved=moved,
     )  # fmt: skip
+    part = part_of(plan, state, working, segment=segment, moved=moved, pendings=plan.pendings)
+    return Prepared(outcomes=outcomes, parts=(part,))
+
+
+def part_of(
+    plan: Plan, state: TableState, working: Working, *, segment: Segment, moved: Moved, pendings: Sequence[Pending]
+) -> Part:
+    """Encode what was drafted. `pendings` are those of the table's own stream, for its watermarks."""
     files, manifests = encode_snapshots(working, plan.written)
     files += working.drafted_files.items()
     files.append((segment.location, pack_segment(segment)))
@@ -101,19 +123,17 @@ def prepare(
     if put is not None and working.catalog == "metastore":
         files.append(put)
         put = None
-    return Prepared(
+    return Part(
+        state=state,
         working=working,
-        outcomes=outcomes,
-        files=tuple(files),
-        put=put,
         segment=segment,
         change=PointerChange(
             table=state.table,
-            pointer=moved_pointer(
-                state, working, plan.pendings, segment=segment, new_location=moved.new, digest=digest
-            ),
+            pointer=moved_pointer(state, working, pendings, segment=segment, new_location=moved.new, digest=digest),
             expected=state.version,
         ),
+        files=tuple(files),
+        put=put,
         manifests=manifests,
     )
 

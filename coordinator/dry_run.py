@@ -25,8 +25,8 @@ from firn.coordinator.replay.working import Attempt, Placement, Working
 from firn.coordinator.table_reader import TableReader
 from firn.coordinator.table_state import TableState
 from firn.model.ancestry import snapshots_between
-from firn.model.errors import InvalidIntent
-from firn.model.intent import OPERATIONS, Intent, digest_of, encode_intent
+from firn.model.errors import InvalidInput, InvalidIntent
+from firn.model.intent import OPERATIONS, Intent, Transaction, digest_of, encode_intent
 from firn.model.intent_codec import DecodedIntent, check_age
 from firn.model.limits import Limits
 from firn.model.manifest import Status
@@ -105,8 +105,12 @@ def forecast(
 ) -> list[Forecast]:
     """What would become of intents on one table, were they committed now, one after the other in this order.
 
-    `versioned` is the table's pointer, None for a name without one. Raises as reading the table does.
+    `versioned` is the table's pointer, None for a name without one. Raises as reading the table does, and InvalidInput
+    for transactions, which are about other tables, too.
     """
+    for intent in intents:
+        if isinstance(intent, Transaction):
+            raise InvalidInput("what would become of a transaction cannot be told: try its members", where="operation")
     table = intents[0].table
     state = TableState(table, reader=reader, journal=journal, limits=limits)
     state.load(versioned)

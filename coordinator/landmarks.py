@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from firn.model.effects import effects_on
 from firn.model.journal import Segment
 from firn.model.landmark import Landmark, keys_of
-from firn.model.outcome import Committed
 
 LANDMARKS_MAX: Final = 1_000
 """Landmarks in memory, and in one checkpoint; the oldest go first."""
@@ -50,17 +50,15 @@ class Landmarks:
 def landmarks_of(segment: Segment) -> Iterator[tuple[str, Landmark]]:
     """The landmarks in a segment, oldest first."""
     for decided in segment.decided:
-        outcome = decided.outcome
-        if not isinstance(outcome, Committed):
-            continue
-        for key in keys_of(decided.operation, ref=decided.branch, details=outcome.details):
-            yield (
-                key,
-                Landmark(
-                    operation=decided.operation,
-                    intent_id=decided.intent_id,
-                    writer=decided.writer,
-                    snapshot_id=outcome.snapshot_id,
-                    metadata_location=segment.batch.new_metadata,
-                ),
-            )
+        for effect in effects_on(segment.batch.table, decided):
+            for key in keys_of(effect.operation, ref=effect.ref, details=effect.details):
+                yield (
+                    key,
+                    Landmark(
+                        operation=effect.operation,
+                        intent_id=decided.intent_id,
+                        writer=decided.writer,
+                        snapshot_id=effect.snapshot_id,
+                        metadata_location=segment.batch.new_metadata,
+                    ),
+                )

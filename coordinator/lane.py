@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
 import msgspec
 import structlog
 
-from firn.coordinator.commit import Plan, Prepared, prepare
+from firn.coordinator.commit import Part, Plan, Prepared, prepare
 from firn.coordinator.lane_lock import LaneLock
 from firn.coordinator.lane_queue import LaneQueue, unless_late
 from firn.coordinator.metrics import Metrics
@@ -26,15 +26,20 @@ from firn.coordinator.repeats import sort_out
 from firn.coordinator.replay.decision import Refused
 from firn.coordinator.replay.holds import Hold, holds_of
 from firn.coordinator.replay.places import chooses_places, may_make
+from firn.coordinator.replay.transaction import UnreadableTableError
 from firn.coordinator.replay.working import Attempt, Placement
 from firn.coordinator.table_catalogs import TableCatalogs
 from firn.coordinator.table_locations import LOCATIONS_LOCK, TableLocations
 from firn.coordinator.table_reader import TableReader
 from firn.coordinator.table_state import TableState
+from firn.coordinator.transaction_commit import prepare_transaction
+from firn.coordinator.transaction_tables import TransactionTables
 from firn.model.errors import CorruptFile, Fenced, InvalidInput, Misconfigured, NotFound, Unavailable
 from firn.model.identifiers import uuid7
+from firn.model.intent import Intent
 from firn.model.journal import Retried
 from firn.model.limits import Limits
+from firn.model.operations.transaction import Transaction
 from firn.model.operations.upkeep import ExpireSnapshots
 from firn.model.outcome import Outcome, Rejected
 from firn.storage.file_system_tables import FileSystemTables
@@ -83,6 +88,9 @@ class Lane:
         self.unreadable: str | None = None
         self._shop = shop
         self._state = TableState(table, reader=shop.reader, journal=shop.journal, limits=shop.limits)
+        self._others = TransactionTables(
+            pointers=shop.pointers, catalogs=shop.catalogs, reader=shop.reader, journal=shop.journal, limits=shop.limits
+        )  # fmt: skip
         self._followed: int | None = None
         """The fencing token under which the state is what the pointer says; None when it may not be."""
         self._queue = LaneQueue(limits=shop.limits, metrics=shop.metrics)
@@ -173,6 +181,9 @@ class Lane:
                 await self._lock.give_way()
                 await asyncio.sleep(BACKOFF_S[min(failures, len(BACKOFF_S) - 1)])
                 failures += 1
+            except UnreadableTableError as error:
+                self._refuse_for_another(batch, error)
+                return
             except (CorruptFile, InvalidInput, NotFound) as error:
                 await self._refuse_unreadable(batch, error)
                 return
@@ -200,7 +211,7 @@ class Lane:
             if not await self._has_table(batch):
                 self._refuse_unknown(batch)
                 return
-            async with self._lock.together(self._further_locks(batch)) as leases:
+            async with self._lock.together(await self._further_locks(batch)) as leases:
                 await self._follow(leases[0])
                 batch[:] = await self._answer_repeats(batch)
                 if not batch:
@@ -211,17 +222,34 @@ class Lane:
                     limits=limits, written={} if plan is None else plan.written,
                     waiting=await self._waiting_behind(batch),
                 )  # fmt: skip
-                prepared = await self._timed("replay", asyncio.to_thread(
-                    prepare, plan, self._state, reader=shop.reader, attempt=_attempt(batch_id, number, shop.wall_ms()),
-                    retried=tuple(retried), lock_token=leases[0].token, now=time.monotonic(),
-                ))  # fmt: skip
-                if prepared.change is None:
+                attempt = _attempt(batch_id, number, shop.wall_ms())
+                prepared = await self._prepared(plan, attempt, leases=leases, retried=retried)
+                if not prepared.parts:
                     self._publish_unjournaled(batch, prepared.outcomes)
                     return
                 await self._timed("write", asyncio.to_thread(shop.files.create_all, prepared.files))
                 if await self._swap(prepared, leases, batch, retried=retried, number=number):
                     return
         raise Unavailable(f"{limits.swap_attempts_max} swaps of one batch in a row did not come off")
+
+    async def _prepared(
+        self, plan: Plan, attempt: Attempt, *, leases: Sequence[Lease], retried: Sequence[Retried]
+    ) -> Prepared:
+        """Replay and encode the batch; a transaction on all of its tables."""
+        reader, retries, now = self._shop.reader, tuple(retried), time.monotonic()
+        transaction = transaction_in(plan.pendings)
+        if transaction is None:
+            work = asyncio.to_thread(
+                prepare, plan, self._state, reader=reader, attempt=attempt, retried=retries,
+                lock_token=leases[0].token, now=now,
+            )  # fmt: skip
+            return await self._timed("replay", work)
+        others = await self._timed("load", self._others.read(transaction))
+        work = asyncio.to_thread(
+            prepare_transaction, plan, self._state, others, reader=reader, attempt=attempt, retried=retries,
+            lock_tokens={lease.table: lease.token for lease in leases}, now=now,
+        )  # fmt: skip
+        return await self._timed("replay", work)
 
     async def _swap(
         self,
@@ -232,25 +260,23 @@ class Lane:
         retried: list[Retried],
         number: int,
     ) -> bool:
-        """Move the pointer; True when the batch is committed and its outcomes are on their way."""
+        """Move the pointers; True when the batch is committed and its outcomes are on their way."""
         shop, metrics = self._shop, self._shop.metrics
-        assert prepared.change is not None
-        assert prepared.segment is not None
-        outcome = await self._timed("swap", shop.catalogs.swap(prepared.change, prepared.put, leases=leases))
+        own, *others = prepared.parts
+        changes = [part.change for part in prepared.parts]
+        swap = shop.catalogs.swap(changes, own.put, leases=leases, unmoved=prepared.unmoved)
+        outcome = await self._timed("swap", swap)
         self._followed = None
         match outcome:
             case Won(versions=versions):
-                assert prepared.change.pointer is not None
-                self._state.advance(prepared.change.pointer, versions.get(self.table), prepared.working)
-                self._state.decisions.add(prepared.segment)
-                for manifest, draft in prepared.manifests:
-                    shop.reader.remember(manifest, draft.entries)
+                for part in prepared.parts:
+                    self._advance(part, versions)
                 self._followed = leases[0].token if self.table in versions else None
                 metrics.batches.labels("won").inc()
                 metrics.batch_intents.observe(len(batch))
-                if prepared.working.change in {"created", "registered", "dropped"}:
-                    shop.locations.forget(self.table)
-                shop.publisher.publish(prepared.segment, batch)
+                for part in others:
+                    shop.publisher.announce(part.segment)
+                shop.publisher.publish(own.segment, batch)
                 self._log_won(prepared, number)
                 return True
             case Lost():
@@ -263,22 +289,35 @@ class Lane:
             case Unknown(reason=reason):
                 metrics.batches.labels("unknown").inc()
                 metrics.unknown_swaps.inc()
-                self._log.warning("swap unanswered", reason=reason, batch=prepared.segment.batch.batch)
+                self._log.warning("swap unanswered", reason=reason, batch=own.segment.batch.batch)
         retried.append(Retried(attempt=number, reason=type(outcome).__name__.lower()))
         return False
 
+    def _advance(self, part: Part, versions: Mapping[str, int]) -> None:
+        """Take over what a won swap made of a table."""
+        assert part.change.pointer is not None
+        table = part.change.table
+        part.state.advance(part.change.pointer, versions.get(table), part.working)
+        part.state.decisions.add(part.segment)
+        for manifest, draft in part.manifests:
+            self._shop.reader.remember(manifest, draft.entries)
+        if part.working.change in {"created", "registered", "dropped"}:
+            self._shop.locations.forget(table)
+
     def _log_won(self, prepared: Prepared, number: int) -> None:
-        assert prepared.segment is not None
-        batch = prepared.segment.batch
+        own = prepared.parts[0]
+        batch = own.segment.batch
+        others = {"other_tables": [part.change.table for part in prepared.parts[1:]]} if batch.others else {}
         self._log.info(
             "batch committed",
             batch=batch.batch,
-            intents=len(prepared.segment.decided),
-            intent_ids=[d.intent_id for d in prepared.segment.decided[:20]],
+            intents=len(own.segment.decided),
+            intent_ids=[d.intent_id for d in own.segment.decided[:20]],
             rejected=sum(o.__struct_config__.tag == "rejected" for o in prepared.outcomes),
-            snapshots=len(prepared.working.snapshots),
+            snapshots=sum(len(part.working.snapshots) for part in prepared.parts),
             metadata=batch.new_metadata,
             replays=number,
+            **others,
         )
 
     async def _answer_repeats(self, batch: Sequence[Pending]) -> list[Pending]:
@@ -297,7 +336,7 @@ class Lane:
         """Whether there is a pointer, or is about to be: names that mean nothing get no lock and no state."""
         if self._lock.has_lease or self._state.pointer is not None:
             return True
-        if any(may_make(p.decoded.intent) for p in batch):
+        if any(may_make(operation) and operation.table == self.table for operation in operations_in(batch)):
             return True
         try:
             await self._shop.pointers.read(self.table)
@@ -316,9 +355,11 @@ class Lane:
             assert isinstance(outcome, Rejected)
             self._shop.publisher.unjournaled(pending, outcome, dead_letter=True)
 
-    def _further_locks(self, batch: Sequence[Pending]) -> tuple[str, ...]:
+    async def _further_locks(self, batch: Sequence[Pending]) -> tuple[str, ...]:
         """The locks that the batch needs beside its table's: whoever chooses a place holds all places still."""
-        return (LOCATIONS_LOCK,) if any(chooses_places(p.decoded.intent) for p in batch) else ()
+        places = (LOCATIONS_LOCK,) if any(chooses_places(o) for o in operations_in(batch)) else ()
+        transaction = transaction_in(batch)
+        return places if transaction is None else (*await self._others.to_lock(transaction), *places)
 
     async def _follow(self, lease: Lease) -> None:
         """Bring the state to where the pointer is now, unless nobody but this lane can have moved it."""
@@ -334,10 +375,11 @@ class Lane:
     async def _placement(self, batch: Sequence[Pending]) -> Placement:
         """Where tables may be; with the places that are taken, for those who choose one."""
         shop = self._shop
-        if not any(chooses_places(p.decoded.intent) for p in batch):
+        choosing = [operation for operation in operations_in(batch) if chooses_places(operation)]
+        if not choosing:
             return Placement(warehouse=shop.warehouse, allowed=shop.allowed)
         taken = await shop.locations.all()
-        if self._state.pointer is not None:
+        if any(operation.table != self.table for operation in choosing) or self._state.pointer is not None:
             await shop.locations.announce_move()
         return Placement(warehouse=shop.warehouse, allowed=shop.allowed, taken=taken, file_system=shop.file_system)
 
@@ -358,6 +400,15 @@ class Lane:
         )
         for pending in batch:
             self._shop.publisher.refuse(pending, pending.verdict or refused, dead_letter=False)
+
+    def _refuse_for_another(self, batch: Sequence[Pending], error: UnreadableTableError) -> None:
+        """Another table of a transaction does not pass its checks; this lane's is as good as it was."""
+        self._others.forget()
+        refused = Refused(
+            rule="table-unreadable", message=f"stored state does not pass its checks: {error}", hint="retry"
+        )
+        for pending in batch:
+            self._shop.publisher.refuse(pending, refused, dead_letter=False)
 
     def _mark_readable(self) -> None:
         if self.unreadable is not None:
@@ -384,6 +435,21 @@ class Lane:
             return await work
         finally:
             self._shop.metrics.stage_seconds.labels(stage).observe(time.monotonic() - started)
+
+
+def transaction_in(batch: Sequence[Pending]) -> Transaction | None:
+    """The transaction that the batch is, unless it is refused already."""
+    first = batch[0]
+    return first.decoded.intent if isinstance(first.decoded.intent, Transaction) and first.verdict is None else None
+
+
+def operations_in(batch: Sequence[Pending]) -> list[Intent]:
+    """What the batch asks for, operation by operation: the members of a transaction, else the intents."""
+    operations: list[Intent] = []
+    for pending in batch:
+        intent = pending.decoded.intent
+        operations += intent.members if isinstance(intent, Transaction) else (intent,)
+    return operations
 
 
 def _attempt(batch_id: str, number: int, now_ms: int) -> Attempt:

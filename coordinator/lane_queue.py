@@ -20,7 +20,7 @@ from firn.coordinator.metrics import Metrics
 from firn.coordinator.pending import Pending
 from firn.coordinator.replay.decision import Refused
 from firn.coordinator.replay.places import chooses_places
-from firn.model.intent import DropTable, Intent
+from firn.model.intent import DropTable, Intent, Transaction
 from firn.model.limits import Limits
 from firn.model.operations.views import DropView
 
@@ -233,8 +233,8 @@ class LaneQueue:
 
 
 def is_alone(intent: Intent) -> bool:
-    """Whether an intent shares its batch with no other: it changes whether there is a table, or where it is."""
-    return isinstance(intent, DropTable | DropView) or chooses_places(intent)
+    """Whether an intent shares its batch with no other: it changes whether there is a table, where, or other tables."""
+    return isinstance(intent, DropTable | DropView | Transaction) or chooses_places(intent)
 
 
 def unless_late(pending: Pending, *, now_ms: int) -> Pending:

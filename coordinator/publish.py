@@ -84,6 +84,11 @@ class Publisher:
             places=_places(segment.batch),
         )
 
+    def announce(self, segment: Segment) -> None:
+        """What a won transaction has to say of a table other than its first: who asked for it is told by that."""
+        event = table_event(segment, events_bytes_max=self._limits.event_bytes_max)
+        self._put((), () if event is None else (msgspec.json.encode(event),), (), places=_places(segment.batch))
+
     def repeat(self, pending: Pending, outcome: Outcome) -> None:
         """The first outcome again, for an intent that was redelivered or resubmitted."""
         self._metrics.repeats.inc()

@@ -17,7 +17,7 @@ from firn.model.errors import AlreadyExists, FirnError, Unavailable, UnknownOutc
 from firn.storage.file_system_tables import FileSystemTables
 from firn.storage.leases import Lease
 from firn.storage.metadata_files import version_of
-from firn.storage.pointers import Lost, PointerChange, Pointers, SwapOutcome, Unknown, Versioned, Won
+from firn.storage.pointers import Lost, PointerChange, PointerCheck, Pointers, SwapOutcome, Unknown, Versioned, Won
 
 JOURNAL_HEAD: Final = "firn.journal-head"
 """Property of a file-system table that names its newest journal segment."""
@@ -47,11 +47,18 @@ class TableCatalogs:
         )
 
     async def swap(
-        self, change: PointerChange, put: tuple[str, bytes] | None, *, leases: Sequence[Lease]
+        self,
+        changes: Sequence[PointerChange],
+        put: tuple[str, bytes] | None,
+        *,
+        leases: Sequence[Lease],
+        unmoved: Sequence[PointerCheck] = (),
     ) -> SwapOutcome:
-        """Move one table. `put` is the metadata file that is the swap of a file-system table; None for all others."""
+        """Move tables together. `put` is the metadata file that is the swap of a file-system table, which is alone."""
         if put is None:
-            return await self._pointers.swap([change], leases=leases)
+            return await self._pointers.swap(changes, leases=leases, unmoved=unmoved)
+        (change,) = changes
+        assert not unmoved
         try:
             await asyncio.to_thread(self._file_system.put, *put)
         except AlreadyExists:

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from firn.model.effects import effects_on
 from firn.model.journal import Segment, committed
 from firn.model.outcome import Rejected
 
@@ -45,7 +46,8 @@ def table_event(segment: Segment, *, events_bytes_max: int) -> Event | None:
         return None
     done = committed(segment)
     fit = max(1, events_bytes_max // 64)
-    snapshots = sorted({(o.sequence_number or 0, o.snapshot_id) for o in done if o.snapshot_id is not None})
+    effects = [effect for decided in segment.decided for effect in effects_on(batch.table, decided)]
+    snapshots = sorted({(e.sequence_number or 0, e.snapshot_id) for e in effects if e.snapshot_id is not None})
     return Event(
         id=batch.batch,
         source=f"{SOURCE}/{batch.daemon}",
@@ -63,8 +65,14 @@ def table_event(segment: Segment, *, events_bytes_max: int) -> Event | None:
             "intents-cut": len(done) > fit,
             "retried": len(segment.retried),
             "journal-segment": segment.location,
-        },
+        }
+        | ({} if batch.transaction is None else {"transaction": batch.transaction, "tables": _tables(segment)}),
     )
+
+
+def _tables(segment: Segment) -> list[str]:
+    """The tables that the swap moved together."""
+    return sorted((segment.batch.table, *(other.table for other in segment.batch.others)))
 
 
 def rejection_event(

@@ -30,6 +30,7 @@ from firn.model.operations.files import (
 from firn.model.operations.layout import LayoutOperation
 from firn.model.operations.refs import RefOperation
 from firn.model.operations.tables import CreateTable, DropTable, RegisterTable
+from firn.model.operations.transaction import Transaction
 from firn.model.operations.upkeep import UpkeepOperation
 from firn.model.operations.views import ViewOperation
 
@@ -53,6 +54,7 @@ __all__ = [
     "ReplacePartitions",
     "RewriteManifests",
     "RowDelta",
+    "Transaction",
     "ValueMap",
     "WrittenManifest",
     "added_files",
@@ -77,6 +79,7 @@ Intent = (
     | UpkeepOperation
     | LayoutOperation
     | ViewOperation
+    | Transaction
 )
 
 OPERATIONS: Final[dict[type, str]] = {operation: str(operation.__struct_config__.tag) for operation in get_args(Intent)}

@@ -29,6 +29,9 @@ from firn.model.intent import (
     removed_files,
 )
 from firn.model.limits import Limits
+from firn.model.operations.common import Operation
+from firn.model.operations.transaction import Transaction
+from firn.model.transaction_check import check_transaction, with_member_ids
 
 _UNKNOWN_FIELD: Final = re.compile(r"Object contains unknown field `(.*?)`")
 _MISSING_FIELD: Final = re.compile(r"Object missing required field `(.*?)`")
@@ -71,7 +74,7 @@ def decode_intent(payload: bytes, *, limits: Limits, reply_prefix: str = REPLY_S
     except InvalidInput as error:
         raise InvalidIntent(str(error), rule="malformed-json", hint="send one JSON object in UTF-8") from error
     try:
-        intent = msgspec.convert(obj, Intent)
+        intent = msgspec.convert(with_member_ids(obj), Intent)
     except msgspec.ValidationError as error:
         raise _explained(str(error)) from error
     return DecodedIntent(_checked(intent, limits, reply_prefix), _checked_digest(intent), len(payload))
@@ -173,10 +176,31 @@ def _checked(intent: Intent, limits: Limits, reply_prefix: str) -> Intent:
     if intent.writer_sequence is not None and intent.writer is None:
         raise InvalidIntent("is given without a writer", rule="invalid-field", where="writer-sequence")
     _check_sizes(intent, limits)
+    if isinstance(intent, Transaction):
+        check_transaction(intent, limits=limits)
+        _check_members(intent, limits)
     return intent
 
 
-def _check_sizes(intent: Intent, limits: Limits) -> None:
+def _check_members(transaction: Transaction, limits: Limits) -> None:
+    for at, member in enumerate(transaction.members):
+        try:
+            _check_sizes(member, limits)
+        except InvalidIntent as error:
+            where = f"members[{at}].{error.where}" if error.where else f"members[{at}]"
+            raise InvalidIntent(error.message, rule=error.rule, where=where, hint=error.hint) from error
+    count = sum(_files_count(member) for member in transaction.members)
+    if count > limits.intent_files_max:
+        raise InvalidIntent(
+            f"its members name {count} files together, the limit is {limits.intent_files_max}", rule="too-many-files"
+        )
+
+
+def _files_count(intent: Operation) -> int:
+    return len(added_files(intent)) + len(removed_files(intent)) + len(removed_delete_files(intent))
+
+
+def _check_sizes(intent: Operation, limits: Limits) -> None:
     summary_bytes = sum(len(key) + len(value) for key, value in intent.summary.items())
     if len(intent.summary) > limits.summary_entries_max or summary_bytes > limits.summary_bytes_max:
         raise InvalidIntent(
@@ -190,7 +214,7 @@ def _check_sizes(intent: Intent, limits: Limits) -> None:
 
 def _check_files(intent: FileOperation, limits: Limits) -> None:
     added, removed, removed_deletes = added_files(intent), removed_files(intent), removed_delete_files(intent)
-    count = len(added) + len(removed) + len(removed_deletes)
+    count = _files_count(intent)
     if count > limits.intent_files_max:
         raise InvalidIntent(
             f"names {count} files, the limit is {limits.intent_files_max}",

@@ -19,6 +19,13 @@ class _Record(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_de
     """Base of all records; members that a newer firn adds are ignored by an older one."""
 
 
+class OtherPart(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
+    """Where a transaction's part in another table stands."""
+
+    table: str
+    segment: str
+
+
 class Batch(_Record, frozen=True, kw_only=True, tag="batch"):
     """What one swap was: who did it, under which lock, from which metadata to which.
 
@@ -40,6 +47,10 @@ class Batch(_Record, frozen=True, kw_only=True, tag="batch"):
     previous_checkpoint: str | None = None
     since_checkpoint: int = 0
     """Intents decided since the last checkpoint, this segment included."""
+    transaction: str | None = None
+    """The intent that was this swap, if it was a transaction and was applied."""
+    others: tuple[OtherPart, ...] = ()
+    """The segments of the other tables that the same swap moved."""
 
 
 class Decided(_Record, frozen=True, kw_only=True, tag="decided"):

@@ -33,6 +33,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Tables of which intents wait in their stream at once; past it the daemon takes nothing until lanes drain."""
     waiting_scan_entries_max: int = 200_000
     """Stream entries looked at for intents that wait, when an expiry must not take away what they were planned on."""
+    transaction_members_max: int = 1_000
+    """Operations in one transaction."""
+    transaction_tables_max: int = 50
+    """Tables of one transaction, those that are to be unchanged too: all of them are locked at once."""
     rejection_files_max: int = 100
     """File names listed in one rejection; `files-count` says how many there were."""
     metadata_bytes_max: int = 512 * 1024 * 1024

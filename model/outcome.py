@@ -40,7 +40,7 @@ class Rejected(
     it is known: its snapshot, or for a change that makes none the operation and the metadata file that it made.
     `files`, `columns` and `partitions` are those concerned (at most `Limits.rejection_files_max` of each; there were
     `files_count` files). `base_snapshot_id` is what the intent was planned on, `head_snapshot_id` what its `branch` (or
-    tag) pointed at when it was refused.
+    tag) pointed at when it was refused. `details` name the member of a transaction that was refused.
     """
 
     intent_id: str
@@ -60,6 +60,7 @@ class Rejected(
     branch: str | None = None
     base_snapshot_id: int | None = None
     head_snapshot_id: int | None = None
+    details: dict[str, Any] = {}
     batch: str | None = None
     latency_ms: float = 0.0
 

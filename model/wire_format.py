@@ -8,6 +8,7 @@ import msgspec
 
 from firn.model.intent import ContentFile, Intent
 from firn.model.operations.common import Operation
+from firn.model.operations.transaction import Unchanged
 
 _NAMES = {"str": "string", "int": "integer", "bool": "boolean", "any": "anything", "none": "null", "float": "number"}
 
@@ -24,6 +25,7 @@ def describe() -> str:
         )
     parts.append("\n".join(["### Every operation", "", *_rows(Operation)]))
     parts.append("\n".join(["### Content files", "", *_rows(ContentFile)]))
+    parts.append("\n".join(["### Unchanged", "", _summary(Unchanged), "", *_rows(Unchanged)]))
     return "\n\n".join(parts) + "\n"
 
 
@@ -42,8 +44,14 @@ def _rows(kind: type, *, without: set[str] | frozenset[str] = frozenset()) -> li
     return ["| member | type | |", "|---|---|---|", *rows] if rows else []
 
 
+def _is_operation(kind: Any) -> bool:
+    return isinstance(kind, msgspec.inspect.StructType) and issubclass(kind.cls, Operation)
+
+
 def _type(kind: Any) -> str:
     match kind:
+        case msgspec.inspect.UnionType(types=types) if all(_is_operation(t) for t in types):
+            return "operations: " + ", ".join(f"`{t.tag}`" for t in types if isinstance(t, msgspec.inspect.StructType))
         case msgspec.inspect.UnionType(types=types):
             return " or ".join(_type(t) for t in types if not isinstance(t, msgspec.inspect.NoneType))
         case msgspec.inspect.LiteralType(values=values):
@@ -53,7 +61,7 @@ def _type(kind: Any) -> str:
         case msgspec.inspect.DictType(key_type=key, value_type=value):
             return f"object of {_type(key)} to {_type(value)}"
         case msgspec.inspect.StructType(cls=cls):
-            return cls.__name__
+            return f"[{cls.__name__}](#{cls.__name__.lower()})" if cls is Unchanged else cls.__name__
         case msgspec.inspect.Metadata(type=inner):
             return _type(inner)
         case _:

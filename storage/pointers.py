@@ -84,6 +84,13 @@ class PointerChange(msgspec.Struct, frozen=True, kw_only=True):
     expected: int | None
 
 
+class PointerCheck(msgspec.Struct, frozen=True, kw_only=True):
+    """A pointer that a swap must find where it was read, and does not change."""
+
+    table: str
+    version: int
+
+
 class Won(msgspec.Struct, frozen=True):
     """The swap happened; the new version of each pointer that was set (not of those removed)."""
 
@@ -150,15 +157,20 @@ class Pointers:
         await self._session.ensure_path(MOVES)
         await self._session.set(MOVES, b"", version=MULTI_ANY_VERSION)
 
-    async def swap(self, changes: Sequence[PointerChange], *, leases: Sequence[Lease]) -> SwapOutcome:
+    async def swap(
+        self, changes: Sequence[PointerChange], *, leases: Sequence[Lease], unmoved: Sequence[PointerCheck] = ()
+    ) -> SwapOutcome:
         """Apply all of `changes` if every lease still stands and every pointer is where it was expected; else none.
+
+        Those of `unmoved` are only looked at.
 
         Sent once, never repeated. Raises `Unavailable` when nothing was changed (the session is suspended, the server
         refuses for now), and `InvalidInput` for changes that contradict one another or do not fit. Who is cancelled
         while waiting here has an unknown outcome.
         """
         _check_changes(changes)
-        ops = [*(Check(lease.path) for lease in leases), *(_op(change) for change in changes)]
+        moved: list[PointerChange | PointerCheck] = [*changes, *unmoved]
+        ops = [*(Check(lease.path) for lease in leases), *(_op(change) for change in moved)]
         if any(lease.session_epoch != self._session.epoch for lease in leases):
             return FencedOut()
         if any(change.expected is None for change in changes):
@@ -173,7 +185,12 @@ class Pointers:
         except Fenced as error:
             # "Session expired" may be the answer to a request that was applied just before the session was.
             return Unknown(f"the session ended during the swap: {error}")
-        return _outcome(changes, results, lease_count=len(leases))
+        return _outcome(moved, results, lease_count=len(leases))
+
+
+def swap_bytes(changes: Sequence[PointerChange]) -> int:
+    """How much of `SWAP_BYTES_MAX` the changes take."""
+    return sum(len(pointer_to_json(change.pointer)) for change in changes if change.pointer)
 
 
 def pointer_to_json(pointer: Pointer) -> bytes:
@@ -216,7 +233,7 @@ def _check_changes(changes: Sequence[PointerChange]) -> None:
         raise InvalidInput("a swap needs at least one change")
     if len({change.table for change in changes}) != len(changes):
         raise InvalidInput("a swap names a table twice")
-    if sum(len(pointer_to_json(change.pointer)) for change in changes if change.pointer) > SWAP_BYTES_MAX:
+    if swap_bytes(changes) > SWAP_BYTES_MAX:
         raise InvalidInput(f"the swap's pointers have more than {SWAP_BYTES_MAX} bytes together")
     for change in changes:
         if change.pointer is None and change.expected is None:
@@ -225,8 +242,10 @@ def _check_changes(changes: Sequence[PointerChange]) -> None:
             raise InvalidInput(f"carries the pointer of {change.pointer.table!r}", where=change.table)
 
 
-def _op(change: PointerChange) -> MultiOp:
+def _op(change: PointerChange | PointerCheck) -> MultiOp:
     path = _path(change.table)
+    if isinstance(change, PointerCheck):
+        return Check(path, change.version)
     if change.pointer is None:
         assert change.expected is not None
         return Delete(path, change.expected)
@@ -234,7 +253,9 @@ def _op(change: PointerChange) -> MultiOp:
     return Create(path, data) if change.expected is None else Set(path, data, change.expected)
 
 
-def _outcome(changes: Sequence[PointerChange], results: list[OpResult], *, lease_count: int) -> SwapOutcome:
+def _outcome(
+    changes: Sequence[PointerChange | PointerCheck], results: list[OpResult], *, lease_count: int
+) -> SwapOutcome:
     if len(results) != lease_count + len(changes):
         return Unknown(f"{len(results)} results for {lease_count + len(changes)} operations")
     failed = [
@@ -258,7 +279,13 @@ def _outcome(changes: Sequence[PointerChange], results: list[OpResult], *, lease
             raise Misconfigured("ZooKeeper's ACL does not let this daemon move pointers: check the credentials")
         raise Unavailable(f"ZooKeeper refused the swap: {result.reason} {result.detail}")
     stats = zip(changes, results[lease_count:], strict=True)
-    return Won({change.table: _new_version(result) for change, result in stats if change.pointer is not None})
+    return Won(
+        {
+            change.table: _new_version(result)
+            for change, result in stats
+            if isinstance(change, PointerChange) and change.pointer is not None
+        }
+    )
 
 
 def _new_version(result: OpResult) -> int:

@@ -41,6 +41,7 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True):
     branch: str | None = None
     base_snapshot_id: int | None = None
     head_snapshot_id: int | None = None
+    details: dict[str, Any] = {}
 
 
 Decision = Applied | Refused

@@ -100,6 +100,10 @@ INVALID_TABLE_NAME: Final = _rule("invalid-table-name", "fix", "A name becomes a
 INVALID_REPLY_TO: Final = _rule("invalid-reply-to", "fix", "A writer makes the daemon write to a key of its choice.")
 SUMMARY_TOO_LARGE: Final = _rule("summary-too-large", "fix", "Metadata grows with every commit's remarks.")
 TOO_MANY_FILES: Final = _rule("too-many-files", "fix", "One intent holds up every other of its table.")
+INVALID_TRANSACTION: Final = _rule(
+    "invalid-transaction", "fix", "Of what belongs together, only a part can be committed."
+)
+TRANSACTION_TOO_LARGE: Final = _rule("transaction-too-large", "fix", "One transaction holds up all other tables.")
 DIGEST_MISMATCH: Final = _rule("digest-mismatch", "retry", "An entry that was damaged on its way is committed.")
 
 # Identity and time.
@@ -131,6 +135,9 @@ LOCATION_NOT_ALLOWED: Final = _rule(
 )
 LOCATION_TAKEN: Final = _rule(
     "location-taken", "fix", "Two tables share a folder, and one's cleanup deletes the other."
+)
+TABLE_CHANGED: Final = _rule(
+    "table-changed", "replan", "A transaction rests on what another table does not say any more."
 )
 UNKNOWN_BRANCH: Final = _rule("unknown-branch", "fix", "A misspelt branch comes into being.")
 NOT_A_BRANCH: Final = _rule("not-a-branch", "fix", "A tag moves.")

@@ -40,6 +40,8 @@ def lineage(working: Working, branch: str) -> Iterator[Snapshot]:
 def window(working: Working, branch: str, *, base_snapshot_id: int | None) -> list[Snapshot]:
     """Snapshots after the base up to the head, newest first; base None is the empty branch.
 
+    What earlier members of the same transaction did is not in it.
+
     The base itself may have been expired, as long as all that came after it is known. Refuses `unknown-base` when it
     is not reached: what cannot be validated is not committed.
     """
@@ -47,7 +49,8 @@ def window(working: Working, branch: str, *, base_snapshot_id: int | None) -> li
     if working.head(branch).snapshot_id == base_snapshot_id:
         return found
     for snapshot in lineage(working, branch):
-        found.append(snapshot)
+        if snapshot.snapshot_id not in working.own:
+            found.append(snapshot)
         if snapshot.parent_snapshot_id == base_snapshot_id:
             return found
     planned = "the empty branch" if base_snapshot_id is None else f"snapshot {base_snapshot_id}"

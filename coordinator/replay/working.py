@@ -115,8 +115,9 @@ class Working:
     A table has `metadata`, a view has `view`; a free name has neither, and none has both.
 
     `also_at` are places beside its location where it has files (`Pointer.also_at`). `waiting` is what work behind the
-    batch needs, `following` those of the batch behind the one that is replayed. `landmarks` tell who made
-    changes without snapshots.
+    batch needs, `following` those of the batch behind the one that is replayed. `own` are snapshots that earlier
+    members of the same transaction made: no conflict with what comes after them. `landmarks` tell who made changes
+    without snapshots.
     """
 
     def __init__(  # noqa: PLR0913 - all that one attempt of one batch works on
@@ -144,6 +145,7 @@ class Working:
         self.waiting: Sequence[Hold] = ()
         self.following: Sequence[Intent] = ()
         self.landmarks = Landmarks()
+        self.own: frozenset[int] = frozenset()
         self.change: TableChange = "none"
         self.catalog: Catalog = catalog
         self.registered_at: str | None = None

@@ -63,7 +63,7 @@ async def test_a_spec_evolves_and_files_of_both_specs_are_taken(catalog: str) ->
         assert all(isinstance(o, Committed) for o in outcomes), outcomes
         assert await fields(bench) == [("name", "identity", 1000)]
         await bench.commit(append("c"))
-    assert outcomes[1].details == {"spec-id": 1}  # type: ignore[union-attr]
+    assert outcomes[1].details == {"spec-id": 1}
     assert await bench.live() == ["a", "b", "blocker", "c"]
 
 
@@ -121,7 +121,7 @@ async def test_a_sort_order_is_replaced_and_the_same_again_is_no_conflict() -> N
             order(key), order(key), schema({"action": "add-column", "name": "new", "type": "int"})
         )
         assert isinstance(schema_too, Committed)
-        assert (one.details, other.details) == ({"sort-order-id": 1}, {"sort-order-id": 1, "unchanged": True})  # type: ignore[union-attr]
+        assert (one.details, other.details) == ({"sort-order-id": 1}, {"sort-order-id": 1, "unchanged": True})
         await bench.commit(order({"source": "name"}, base=1))
         metadata = await bench.metadata()
         assert metadata.default_order.fields[0].source_ids == (3,)

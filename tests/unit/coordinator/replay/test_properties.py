@@ -177,7 +177,7 @@ async def test_a_table_is_upgraded_between_appends_of_one_batch(start: int, to: 
         again = await bench.commit(append("e"))
         metadata = await bench.metadata()
     assert metadata.format_version == to
-    assert outcomes[1].details == {"format-version": to}  # type: ignore[union-attr]
+    assert outcomes[1].details == {"format-version": to}
     assert await bench.live() == ["blocker", "c", "d", "e"]
     if to == 3:
         last = metadata.snapshot_by_id(again.snapshot_id or 0)

@@ -199,7 +199,7 @@ async def test_a_rollback_names_every_commit_that_falls_off_those_it_did_not_kno
         metadata = await bench.metadata()
     assert rolled_back.snapshot_id == first  # type: ignore[union-attr]
     lost = [unseen.snapshot_id, third, second]  # type: ignore[union-attr]
-    assert rolled_back.details == {"fallen-off": lost, "fallen-off-count": 3}  # type: ignore[union-attr]
+    assert rolled_back.details == {"fallen-off": lost, "fallen-off-count": 3}
     assert metadata.current_snapshot_id == after.snapshot_id  # type: ignore[union-attr]
     assert await bench.live() == ["a", "d"]
     assert metadata.last_sequence_number == 5

@@ -189,10 +189,10 @@ async def test_case_13_the_first_row_id_is_assigned_anew_when_an_intent_is_repla
         lost = await _attempt(bench, plan, 0)
         await table.commit(table.append(table.data((4, "eu"), (5, "eu"))))
         won = await _attempt(bench, plan, 1)
-        first, second = (attempt.working.snapshots[-1].snapshot for attempt in (lost, won))
+        first, second = (attempt.parts[0].working.snapshots[-1].snapshot for attempt in (lost, won))
     assert (first.snapshot_id, first.first_row_id, first.sequence_number) == (second.snapshot_id, 2, 2)
     assert (second.first_row_id, second.sequence_number) == (4, 3)
-    data = [manifest for manifest in won.working.snapshots[-1].manifests if manifest.content == "data"]
+    data = [manifest for manifest in won.parts[0].working.snapshots[-1].manifests if manifest.content == "data"]
     written = {path for path, _ in won.files if path.endswith(".avro")}
     assert len(data) == 3
     kept = plan.written.values()

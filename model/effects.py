@@ -1,0 +1,66 @@
+"""What a decision did to one table: one effect of an ordinary intent, one of each member of a transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from firn.model.journal import Decided
+from firn.model.operations.common import Operation
+from firn.model.outcome import Committed
+from firn.model.planned_on import ref_of
+
+MEMBERS: Final = "members"
+"""The member of a transaction's outcome details that lists what became of its members, in order."""
+
+TRANSACTION: Final = "transaction"
+"""The operation's name."""
+
+
+class Effect(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_defaults=True):
+    """What an operation did to `table`. `ref` is the branch or tag, `details` what the operation has to say."""
+
+    table: str
+    operation: str
+    ref: str | None = None
+    snapshot_id: int | None = None
+    sequence_number: int | None = None
+    metadata_location: str | None = None
+    details: dict[str, Any] = {}
+
+
+def effect_of(
+    member: Operation, *, snapshot_id: int | None, sequence_number: int | None, details: Mapping[str, Any]
+) -> Effect:
+    """The effect of a member that was applied; where its table's metadata will be is not known yet."""
+    return Effect(
+        table=member.table,
+        operation=str(member.__struct_config__.tag),
+        ref=ref_of(member),
+        snapshot_id=snapshot_id,
+        sequence_number=sequence_number,
+        details=dict(details),
+    )
+
+
+def effects_on(table: str, decided: Decided) -> tuple[Effect, ...]:
+    """What a decision that stands in the journal of `table` did to it; nothing, if it was a rejection."""
+    outcome = decided.outcome
+    if not isinstance(outcome, Committed):
+        return ()
+    if decided.operation == TRANSACTION:
+        members = msgspec.convert(outcome.details.get(MEMBERS, ()), tuple[Effect, ...])
+        return tuple(effect for effect in members if effect.table == table)
+    return (
+        Effect(
+            table=table,
+            operation=decided.operation,
+            ref=decided.branch,
+            snapshot_id=outcome.snapshot_id,
+            sequence_number=outcome.sequence_number,
+            metadata_location=outcome.metadata_location,
+            details=outcome.details,
+        ),
+    )
