@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from firn.model.datafile import DataFile
 from firn.model.errors import FirnError, InvalidIntent
 from firn.model.intent import ContentFile, CountMap, ValueMap
 from firn.model.metadata import TableMetadata
-from firn.model.partitioning import check_writable, partition_from_json, partition_to_json, partition_type
-from firn.model.types import StructType
+from firn.model.partitioning import (
+    PartitionSpec,
+    check_writable,
+    partition_from_json,
+    partition_to_json,
+    partition_type,
+)
+from firn.model.schema import Schema
 
 _HEX_BYTES_MAX: Final = 64 * 1024
 """Longest bound accepted, in bytes: longer ones belong truncated."""
+
+_BINDINGS_KEPT_MAX: Final = 1_000
+_PARTITIONS_KEPT_MAX: Final = 10_000
+_PLAIN: Final = frozenset({str, int, bool, type(None)})
+"""Types of JSON values that are equal only where they mean the same."""
 
 
 def bind_content_file(file: ContentFile, metadata: TableMetadata, *, where: str) -> DataFile:
@@ -20,22 +31,15 @@ def bind_content_file(file: ContentFile, metadata: TableMetadata, *, where: str)
 
     Raises InvalidIntent (``unknown-spec``, ``unknown-column``, ``invalid-partition``, ``invalid-field``).
     """
-    spec = next((s for s in metadata.partition_specs if s.spec_id == file.spec_id), None)
-    if spec is None:
+    binding = _binding(metadata, file.spec_id)
+    if binding is None:
         known = ", ".join(str(s.spec_id) for s in metadata.partition_specs)
         raise InvalidIntent(
             f"the table has no partition spec {file.spec_id}, it has {known}",
             rule="unknown-spec",
             where=f"{where}.spec-id",
         )
-    partition_struct = _partition_struct(metadata, file.spec_id)
-    try:
-        partition = partition_from_json(partition_struct, list(file.partition), where=f"{where}.partition")
-        check_writable(spec, partition, where=f"{where}.partition")
-    except FirnError as error:
-        raise InvalidIntent(
-            str(error), rule="invalid-partition", hint=f"spec {file.spec_id} wants {partition_struct}"
-        ) from error
+    partition = binding.partition(file.partition, where=where)
     return DataFile(
         content=file.content,
         file_path=file.file_path,
@@ -62,13 +66,14 @@ def bind_content_file(file: ContentFile, metadata: TableMetadata, *, where: str)
 
 def content_file_of(file: DataFile, metadata: TableMetadata) -> ContentFile:
     """The wire form of a data file of this table."""
-    partition_struct = _partition_struct(metadata, file.spec_id)
+    binding = _binding(metadata, file.spec_id)
+    assert binding is not None
     return ContentFile(
         content=file.content,
         file_path=file.file_path,
         file_format=file.file_format,
         spec_id=file.spec_id,
-        partition=tuple(partition_to_json(partition_struct, file.partition)),
+        partition=tuple(partition_to_json(binding.struct, file.partition)),
         record_count=file.record_count,
         file_size_in_bytes=file.file_size_in_bytes,
         column_sizes=_count_map(file.column_sizes),
@@ -87,10 +92,50 @@ def content_file_of(file: DataFile, metadata: TableMetadata) -> ContentFile:
     )
 
 
-def _partition_struct(metadata: TableMetadata, spec_id: int) -> StructType:
-    spec = next(s for s in metadata.partition_specs if s.spec_id == spec_id)
-    schema = next(s for s in metadata.schemas if s.schema_id == metadata.current_schema_id)
-    return partition_type(spec, schema, older=metadata.schemas)
+class _Binding:
+    """Partition tuples of one spec of one table: what was bound before is not looked at again."""
+
+    def __init__(self, spec: PartitionSpec, schemas: tuple[Schema, ...], *, current_schema_id: int) -> None:
+        self.spec = spec
+        self.schemas = schemas
+        schema = next(s for s in schemas if s.schema_id == current_schema_id)
+        self.struct = partition_type(spec, schema, older=schemas)
+        self._bound: dict[tuple[tuple[type, Any], ...], tuple[Any, ...]] = {}
+
+    def partition(self, values: tuple[Any, ...], *, where: str) -> tuple[Any, ...]:
+        """The tuple of internal values, which may be written with this spec."""
+        key = tuple([(type(value), value) for value in values])  # True equals 1
+        plain = all(kind in _PLAIN for kind, _ in key)
+        if plain and (known := self._bound.get(key)) is not None:
+            return known
+        try:
+            bound = partition_from_json(self.struct, list(values), where=f"{where}.partition")
+            check_writable(self.spec, bound, where=f"{where}.partition")
+        except FirnError as error:
+            raise InvalidIntent(
+                str(error), rule="invalid-partition", hint=f"spec {self.spec.spec_id} wants {self.struct}"
+            ) from error
+        if plain and len(self._bound) < _PARTITIONS_KEPT_MAX:
+            self._bound[key] = bound
+        return bound
+
+
+_bindings: Final[dict[tuple[int, int, int], _Binding]] = {}
+
+
+def _binding(metadata: TableMetadata, spec_id: int) -> _Binding | None:
+    """The binding of a spec, kept as long as specs and schemas are the very same; None for a spec that is not there."""
+    spec = metadata.spec_by_id(spec_id)
+    if spec is None:
+        return None
+    key = (id(spec), id(metadata.schemas), metadata.current_schema_id)
+    known = _bindings.get(key)
+    if known is not None and known.spec is spec and known.schemas is metadata.schemas:
+        return known
+    if len(_bindings) >= _BINDINGS_KEPT_MAX:
+        _bindings.clear()
+    made = _bindings[key] = _Binding(spec, metadata.schemas, current_schema_id=metadata.current_schema_id)
+    return made
 
 
 def _counts(counts: CountMap | None) -> dict[int, int] | None:
@@ -100,6 +145,17 @@ def _counts(counts: CountMap | None) -> dict[int, int] | None:
 def _bounds(bounds: ValueMap | None, *, where: str) -> dict[int, bytes] | None:
     if bounds is None:
         return None
+    values = bounds.values
+    if values and len(max(values, key=len)) <= 2 * _HEX_BYTES_MAX:
+        try:
+            return dict(zip(bounds.keys, map(bytes.fromhex, values), strict=True))
+        except ValueError:
+            return _hex_bounds(bounds, where=where)
+    return _hex_bounds(bounds, where=where)
+
+
+def _hex_bounds(bounds: ValueMap, *, where: str) -> dict[int, bytes]:
+    """One by one, so that an error says which it is."""
     return {k: _hex(v, where=where) for k, v in zip(bounds.keys, bounds.values, strict=True)}
 
 
