@@ -104,8 +104,8 @@ def require_known_history(working: Working, branch: str, picked: Snapshot) -> No
         return
     if _age(picked) <= _age(history[-1]):
         rules.UNKNOWN_BASE.refuse(
-            f"snapshot {picked.snapshot_id} may be on {branch!r} already: the history of the branch does not reach back "
-            f"to when it was made",
+            f"snapshot {picked.snapshot_id} may be on {branch!r} already: the history of the branch does not reach "
+            f"back to when it was made",
             base=picked.parent_snapshot_id,
         )
 
