@@ -12,7 +12,7 @@ from typing import Annotated, Final, Literal, Protocol
 
 import msgspec
 
-from firn.model.errors import InvalidIntent
+from firn.model.errors import InvalidInput, InvalidIntent
 from firn.model.limits import Limits
 
 GROUP: Final = "firn"
@@ -30,6 +30,9 @@ REPLY_TTL_S: Final = 24 * 3600
 REPLY_LENGTH_MAX: Final = 10_000
 EVENTS_LENGTH_MAX: Final = 100_000
 DEAD_LETTERS_LENGTH_MAX: Final = 10_000
+
+BOOK_NOTES_MAX: Final = 1_000
+BOOK_VERSION: Final = "version"
 
 FIRST_ID: Final = "0-0"
 
@@ -78,6 +81,10 @@ class StreamNames(msgspec.Struct, frozen=True):
     def table(self, name: str) -> str:
         """The key with where a table's metadata was after its last commit (`TablePlace`)."""
         return f"{self.prefix}:table:{name}"
+
+    def book(self, table: str) -> str:
+        """The hash with a table's notes (`Book`)."""
+        return f"{self.prefix}:book:{table}"
 
     def is_reply(self, stream: str) -> bool:
         """May outcomes be written to `stream`? A reply must not land among intents or in somebody else's keys."""
@@ -162,6 +169,17 @@ class Message(msgspec.Struct, frozen=True):
     data: bytes
 
 
+class Book(msgspec.Struct, frozen=True, kw_only=True):
+    """Small notes about one table that clients and daemons leave each other: advice, never a base for decisions.
+
+    `version` grows with every change, `now_ms` is Redis's clock when it was read.
+    """
+
+    notes: dict[str, bytes]
+    version: int
+    now_ms: int
+
+
 class ShardLag(msgspec.Struct, frozen=True, kw_only=True):
     """How far behind a shard is.
 
@@ -181,6 +199,19 @@ def check_payload(payload: bytes, *, bytes_max: int) -> None:
     """Refuse an intent that is over the limit, before it goes anywhere."""
     if len(payload) > bytes_max:
         raise InvalidIntent(f"{len(payload)} bytes are more than the limit of {bytes_max}", rule="intent-too-large")
+
+
+def book_of(found: Mapping[bytes, bytes], *, now_ms: int) -> Book:
+    """A book from the fields of its hash."""
+    notes = {name.decode("utf-8", "replace"): value for name, value in found.items()}
+    version = notes.pop(BOOK_VERSION, b"0")
+    return Book(notes=notes, version=int(version) if version.isdigit() else 0, now_ms=now_ms)
+
+
+def check_book(table: str, count: int) -> None:
+    """Refuse a book that has more notes than any client of ours leaves."""
+    if count > BOOK_NOTES_MAX:
+        raise InvalidInput(f"has {count} notes in Redis, at most {BOOK_NOTES_MAX} are read", where=f"book of {table}")
 
 
 def id_order(entry_id: str) -> tuple[int, int]:
@@ -338,6 +369,17 @@ class IntentStreams(Protocol):
 
     async def table(self, name: str) -> bytes | None:
         """What was told last of a table; None when nothing was since Redis was emptied."""
+        ...
+
+    async def book(self, table: str) -> Book:
+        """A table's notes. InvalidInput when there are more than `BOOK_NOTES_MAX`, which no client of ours leaves."""
+        ...
+
+    async def note(self, table: str, changes: Mapping[str, bytes | None], *, version: int, lives_ms: int) -> bool:
+        """Change notes (None: remove), if the book is still at `version`; False when it is not.
+
+        The whole book goes when nothing was noted for `lives_ms`. A cluster does not look at the version.
+        """
         ...
 
     async def close(self) -> None: ...

@@ -15,6 +15,7 @@ import msgspec
 
 from firn.model.errors import Unavailable, UnknownOutcome
 from firn.storage.intent_streams import (
+    BOOK_VERSION,
     DEAD_LETTER_FIELD,
     DEAD_LETTERS_LENGTH_MAX,
     EVENT_FIELD,
@@ -24,6 +25,7 @@ from firn.storage.intent_streams import (
     OUTCOME_FIELD,
     PAYLOAD_BYTES_MAX,
     REPLY_LENGTH_MAX,
+    Book,
     Delivered,
     Entry,
     Message,
@@ -31,6 +33,8 @@ from firn.storage.intent_streams import (
     ShardLag,
     Standing,
     StreamNames,
+    book_of,
+    check_book,
     check_payload,
     entry_of,
     id_order,
@@ -73,6 +77,7 @@ class MemoryRedis:
         self.now_ms = now_ms
         self.streams: dict[str, _Stream] = {}
         self.keys: dict[str, tuple[bytes, int | None]] = {}  # value, and when it expires
+        self.hashes: dict[str, tuple[dict[bytes, bytes], int]] = {}  # fields, and when they expire
         self.down = False
         self._epochs = 0
 
@@ -86,6 +91,7 @@ class MemoryRedis:
         """Lose everything, as FLUSHALL or a disk does."""
         self.streams.clear()
         self.keys.clear()
+        self.hashes.clear()
 
     def lose_tail(self, stream: str, count: int) -> None:
         """Lose the last `count` entries of a stream and set its last id back, as a torn append-only file does."""
@@ -144,6 +150,11 @@ class MemoryRedis:
             self.keys.pop(key, None)
         else:
             self.keys[key] = (value, None)
+
+    def hash(self, key: str) -> dict[bytes, bytes]:
+        """HGETALL."""
+        fields, expires_ms = self.hashes.get(key, ({}, 0))
+        return dict(fields) if expires_ms > self.now_ms() else {}
 
     def new_epoch(self) -> bytes:
         """A value that no earlier epoch had."""
@@ -363,6 +374,29 @@ class MemoryStreams:
     async def table(self, name: str) -> bytes | None:
         await self._turn()
         return self._server.get(self._names.table(name))
+
+    async def book(self, table: str) -> Book:
+        await self._turn()
+        found = self._server.hash(self._names.book(table))
+        check_book(table, len(found))
+        return book_of(found, now_ms=self._server.now_ms())
+
+    async def note(self, table: str, changes: Mapping[str, bytes | None], *, version: int, lives_ms: int) -> bool:
+        key = self._names.book(table)
+
+        def effect() -> bool:
+            fields = self._server.hash(key)
+            if int(fields.get(BOOK_VERSION.encode(), b"0")) != version:
+                return False
+            for name, value in changes.items():
+                fields.pop(name.encode(), None)
+                if value is not None:
+                    fields[name.encode()] = value
+            fields[BOOK_VERSION.encode()] = b"%d" % (version + 1)
+            self._server.hashes[key] = (fields, self._server.now_ms() + lives_ms)
+            return True
+
+        return await self._write(effect)
 
     async def close(self) -> None:
         return

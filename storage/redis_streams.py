@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -16,6 +17,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from firn.storage.intent_streams import (
+    BOOK_VERSION,
     DEAD_LETTER_FIELD,
     DEAD_LETTERS_LENGTH_MAX,
     EVENT_FIELD,
@@ -27,6 +29,7 @@ from firn.storage.intent_streams import (
     PAYLOAD_BYTES_MAX,
     REPLY_LENGTH_MAX,
     REPLY_TTL_S,
+    Book,
     Delivered,
     Entry,
     Message,
@@ -34,6 +37,8 @@ from firn.storage.intent_streams import (
     ShardLag,
     Standing,
     StreamNames,
+    book_of,
+    check_book,
     check_payload,
     entry_of,
     id_after,
@@ -331,6 +336,34 @@ class RedisStreams:
     async def table(self, name: str) -> bytes | None:
         return await self._get("table", self._names.table(name))
 
+    async def book(self, table: str) -> Book:
+        key = self._names.book(table)
+        async with redis_errors("book"):
+            check_book(table, await self._redis.hlen(key))
+            found: dict[bytes, bytes] = await self._redis.hgetall(key)
+            return book_of(found, now_ms=await self._now_ms())
+
+    async def note(self, table: str, changes: Mapping[str, bytes | None], *, version: int, lives_ms: int) -> bool:
+        key = self._names.book(table)
+        async with redis_errors("note", write=True), self._redis.pipeline(transaction=not self._cluster) as pipeline:
+            if not self._cluster:
+                await pipeline.watch(key)
+                if int(await pipeline.hget(key, BOOK_VERSION) or 0) != version:
+                    return False
+                pipeline.multi()
+            for name, value in changes.items():
+                if value is None:
+                    pipeline.hdel(key, name)
+                else:
+                    pipeline.hset(key, name, value)
+            pipeline.hset(key, BOOK_VERSION, version + 1)
+            pipeline.pexpire(key, lives_ms)
+            try:
+                await pipeline.execute()
+            except rx.WatchError:
+                return False
+        return True
+
     async def close(self) -> None:
         with contextlib.suppress(rx.RedisError, OSError):
             await self._redis.aclose()
@@ -340,6 +373,13 @@ class RedisStreams:
     def _block(self, block_ms: int) -> int | None:
         """The wait to ask the server for: well below the time after which it counts as not answering."""
         return min(block_ms, self._block_ms_max) if block_ms > 0 else None  # 0 would wait for ever
+
+    async def _now_ms(self) -> int:
+        """Redis's clock; of a cluster, which has several, ours."""
+        if self._cluster:
+            return time.time_ns() // 1_000_000
+        seconds, microseconds = await self._redis.time()
+        return int(seconds) * 1_000 + int(microseconds) // 1_000
 
     async def _get(self, doing: str, key: str) -> bytes | None:
         async with redis_errors(doing):

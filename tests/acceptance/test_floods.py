@@ -68,8 +68,7 @@ def held_back(daemon: DaemonProcess) -> float:
 
 
 def test_a_flood_holds_up_no_other_table_of_its_shard_and_survives_a_crash(stack: Stack) -> None:
-    limits = {"LIMITS_LANE_INTENTS_MAX": str(LANE), "LIMITS_BATCH_INTENTS_MAX": "25"}
-    daemon = stack.daemon(**limits)
+    daemon = stack.daemon(LIMITS_LANE_INTENTS_MAX=str(LANE), LIMITS_BATCH_INTENTS_MAX="25")
     for table in (FLOODED, QUIET):
         stack.create_table(table)
     flood = [append(stack, FLOODED, f"f{number:05}") for number in range(FLOOD)]

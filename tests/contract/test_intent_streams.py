@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 import pytest
 import pytest_asyncio
 
-from firn.model.errors import InvalidIntent, UnknownOutcome
+from firn.model.errors import InvalidInput, InvalidIntent, UnknownOutcome
 from firn.storage.intent_streams import INTENT_FIELD, Settlement, StreamNames, id_after
 from tests.contract.stream_worlds import MemoryStreamWorld, RedisWorld
 
@@ -385,6 +385,43 @@ async def test_what_daemons_announce_is_there_until_redis_is_emptied(redis_world
     await redis_world.flush_all()
     assert await writer.settings() is None
     assert await writer.table("db.é t") is None
+
+
+async def test_notes_are_changed_by_one_of_those_who_saw_the_same_version(redis_world):
+    streams, other = await redis_world.connect(), await redis_world.connect()
+    empty = await streams.book("db.é t")
+    assert (empty.notes, empty.version) == ({}, 0)
+    assert await streams.note("db.é t", {"a": b"1", "b": b"\xff"}, version=0, lives_ms=60_000)
+    assert not await other.note("db.é t", {"a": b"2"}, version=0, lives_ms=60_000)
+    book = await other.book("db.é t")
+    assert (book.notes, book.version) == ({"a": b"1", "b": b"\xff"}, 1)
+    assert await other.note("db.é t", {"a": None, "gone": None, "c": b""}, version=1, lives_ms=60_000)
+    assert (await streams.book("db.é t")).notes == {"b": b"\xff", "c": b""}
+    assert (await streams.book("db.t")).notes == {}
+    wrote = await asyncio.gather(*(
+        one.note("db.é t", {"d": name}, version=2, lives_ms=60_000)
+        for one, name in ((streams, b"s"), (other, b"o"))
+    ))  # fmt: skip
+    assert sorted(wrote) == [False, True]
+    assert (await streams.book("db.é t")).notes["d"] == (b"s" if wrote[0] else b"o")
+
+
+async def test_a_book_goes_when_its_time_is_over_and_tells_redis_s_time(redis_world):
+    streams = await redis_world.connect()
+    before = (await streams.book("db.t")).now_ms
+    await streams.note("db.t", {"a": b"1"}, version=0, lives_ms=1000)
+    assert (await streams.book("db.t")).notes
+    await redis_world.pass_ms(1100)
+    after = await streams.book("db.t")
+    assert (after.notes, after.version) == ({}, 0)
+    assert 1000 <= after.now_ms - before < 60_000
+
+
+async def test_a_book_with_too_many_notes_is_not_read(redis_world):
+    streams = await redis_world.connect()
+    await streams.note("db.t", {str(number): b"" for number in range(1001)}, version=0, lives_ms=1000)
+    with pytest.raises(InvalidInput, match="1002 notes"):
+        await streams.book("db.t")
 
 
 async def test_two_prefixes_share_a_server_and_see_nothing_of_each_other(redis_world):
