@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from firn.coordinator.replay.draft import ManifestRef
+from firn.coordinator.replay.file_index import FileIndex
 from firn.coordinator.replay.live_files import LiveFiles
 from firn.coordinator.replay.working import SUMMARY_BATCH, Head
 from firn.model.datafile import DataFile
@@ -161,14 +162,13 @@ class TableReader:
         if snapshot is None:
             raise CorruptFile(metadata.location, f"a reference names snapshot {snapshot_id}, which is not there")
         manifests: tuple[ManifestRef, ...] = self.manifests(metadata, snapshot)
-        live: dict[str, str] = {}
+        live = FileIndex()
         for manifest in manifests:
             assert isinstance(manifest, ManifestFile)
             if manifest.content != "data" or not manifest.may_have_live_files:
                 continue
-            for entry in self.entries(metadata, manifest):
-                if entry.is_live:
-                    live[entry.data_file.file_path] = manifest.manifest_path
+            paths = (entry.data_file.file_path for entry in self.entries(metadata, manifest) if entry.is_live)
+            live.put_all(paths, manifest.manifest_path)
         return Head(snapshot_id=snapshot_id, manifests=manifests, live=LiveFiles(live))
 
     def _resolved(self, manifest: ManifestFile, cached: _Cached) -> Sequence[ManifestEntry]:

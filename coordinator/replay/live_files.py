@@ -5,7 +5,9 @@ This is what makes delete, replace and the duplicate check cost what they touch,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Mapping
+
+from firn.coordinator.replay.file_index import FileIndex
 
 
 class LiveFiles:
@@ -14,17 +16,19 @@ class LiveFiles:
     A replay works on a `branch_off` and throws it away when its swap is lost; `adopt` makes a won one the base.
     """
 
-    __slots__ = ("_added", "_base", "_removed")
+    __slots__ = ("_added", "_base", "_removed", "_renamed")
 
-    def __init__(self, base: dict[str, str] | None = None) -> None:
-        self._base: dict[str, str] = {} if base is None else base
+    def __init__(self, base: FileIndex | None = None) -> None:
+        self._base = FileIndex() if base is None else base
         self._added: dict[str, str] = {}
         self._removed: set[str] = set()
+        self._renamed: dict[str, str] = {}
 
     def branch_off(self) -> LiveFiles:
         """A view of this that can be changed without changing this; there must be no pending change here."""
         assert not self._added
         assert not self._removed
+        assert not self._renamed
         return LiveFiles(self._base)
 
     def manifest_of(self, location: str) -> str | None:
@@ -33,22 +37,11 @@ class LiveFiles:
             return self._added[location]
         if location in self._removed:
             return None
-        return self._base.get(location)
+        manifest = self._base.get(location)
+        return manifest if manifest is None else self._renamed.get(manifest, manifest)
 
     def __contains__(self, location: str) -> bool:
         return self.manifest_of(location) is not None
-
-    def __len__(self) -> int:
-        return (
-            len(self._base)
-            - len(self._removed)
-            + sum(location not in self._base for location in self._added)
-            + sum(location in self._removed for location in self._added)
-        )
-
-    def __iter__(self) -> Iterator[str]:
-        yield from self._added
-        yield from (p for p in self._base if p not in self._removed and p not in self._added)
 
     def put(self, location: str, *, manifest: str) -> None:
         """The file is live, in this manifest (which may be another than before)."""
@@ -61,14 +54,14 @@ class LiveFiles:
     def remove(self, location: str) -> None:
         """The file is not live any more."""
         self._added.pop(location, None)
-        if location in self._base:
-            self._removed.add(location)
+        self._removed.add(location)
 
-    def rename_manifests(self, names: dict[str, str]) -> None:
-        """Files of a drafted manifest turned out to be in another one (an earlier attempt's file was kept)."""
+    def rename_manifests(self, names: Mapping[str, str]) -> None:
+        """All live files of some manifests are in others now: merged ones, or an earlier attempt's."""
         for location, manifest in self._added.items():
             if manifest in names:
                 self._added[location] = names[manifest]
+        self._renamed = {old: names.get(new, new) for old, new in self._renamed.items()} | dict(names)
 
     def adopt(self, *, shared: bool) -> None:
         """Make the pending changes part of the base (the swap was won).
@@ -76,9 +69,16 @@ class LiveFiles:
         Cost: their number; with `shared`, when another head still stands on the same base, a copy of it.
         """
         if shared:
-            self._base = dict(self._base)
+            self._base = self._base.copy()
         for location in self._removed:
-            self._base.pop(location, None)
-        self._base.update(self._added)
+            self._base.discard(location)
+        for old, new in self._renamed.items():
+            self._base.rename(old, new)
+        of_manifest: dict[str, list[str]] = {}
+        for location, manifest in self._added.items():
+            of_manifest.setdefault(manifest, []).append(location)
+        for manifest, locations in of_manifest.items():
+            self._base.put_all(locations, manifest)
         self._added = {}
         self._removed = set()
+        self._renamed = {}

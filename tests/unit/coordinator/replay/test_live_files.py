@@ -1,0 +1,77 @@
+"""The index of live files against a plain dict."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from firn.coordinator.replay import file_index
+from firn.coordinator.replay.file_index import FileIndex
+from firn.coordinator.replay.live_files import LiveFiles
+
+FILES = st.integers(0, 40).map("f{}".format)
+MANIFESTS = st.integers(0, 6).map("m{}".format)
+CHANGES = st.lists(
+    st.tuples(st.just("put"), FILES, MANIFESTS)
+    | st.tuples(st.just("remove"), FILES, st.none())
+    | st.tuples(st.just("rename"), MANIFESTS, MANIFESTS)
+    | st.tuples(st.just("adopt"), st.booleans(), st.none()),
+    max_size=60,
+)
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch: Any) -> None:
+    monkeypatch.setattr(file_index, "_BUCKET_FILES", 4)
+    monkeypatch.setattr(file_index, "_DEAD_NUMBERS_MAX", 3)
+
+
+@given(CHANGES)
+def test_it_says_what_a_plain_dict_says(changes: Any) -> None:
+    live, plain = LiveFiles(), {}
+    for what, one, other in changes:
+        if what == "put":
+            live.put(one, manifest=other)
+            plain[one] = other
+        elif what == "remove":
+            live.remove(one)
+            plain.pop(one, None)
+        elif what == "rename" and one != other:
+            live.rename_manifests({one: other})
+            plain = {file: other if manifest == one else manifest for file, manifest in plain.items()}
+        elif what == "adopt":
+            live.adopt(shared=one)
+            live = live.branch_off()
+        assert {f"f{n}": live.manifest_of(f"f{n}") for n in range(41)} == {
+            f"f{n}": plain.get(f"f{n}") for n in range(41)
+        }
+
+
+@given(CHANGES)
+def test_a_branch_does_not_change_what_it_came_from(changes: Any) -> None:
+    base = LiveFiles()
+    base.put_all([f"f{n}" for n in range(20)], manifest="m0")
+    base.adopt(shared=False)
+    branch = base.branch_off()
+    for what, one, other in changes:
+        if what == "put":
+            branch.put(one, manifest=other)
+        elif what == "remove":
+            branch.remove(one)
+        elif what == "rename" and one != other:
+            branch.rename_manifests({one: other})
+    branch.adopt(shared=True)
+    assert [base.manifest_of(f"f{n}") for n in range(41)] == ["m0"] * 20 + [None] * 21
+
+
+def test_it_takes_at_most_sixteen_bytes_a_file(monkeypatch: Any) -> None:
+    monkeypatch.undo()
+    index, count = FileIndex(), 50_000
+    for manifest in range(count // 500):
+        index.put_all((f"/wh/t/data/{manifest}-{n}.parquet" for n in range(500)), f"m{manifest}")
+    assert len(index) == count
+    assert index.memory <= 16 * count
+    assert index.get("/wh/t/data/7-99.parquet") == "m7"
