@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import msgspec
+
 from firn.coordinator.replay.draft import DraftManifest, ManifestRef
 from firn.coordinator.replay.working import Working
 from firn.model.manifest import ManifestFile
 from firn.model.metadata import TableMetadata
-from firn.storage.manifest_lists import assign_first_row_ids, assign_sequence_numbers, encode_manifest_list
+from firn.storage.manifest_lists import assign_sequence_numbers, encode_manifest_list
 from firn.storage.manifests import encode_manifest, manifest_file
 
 
@@ -42,7 +44,8 @@ def encode_snapshots(
             sequence_number=draft_snapshot.snapshot.sequence_number,
         )
         if draft_snapshot.first_row_id is not None:
-            manifests, _ = assign_first_row_ids(manifests, draft_snapshot.first_row_id)
+            pairs = zip(draft_snapshot.manifests, manifests, strict=True)
+            manifests = tuple([_with_row_ids(reference, manifest, working) for reference, manifest in pairs])
         for reference, manifest in zip(draft_snapshot.manifests, manifests, strict=True):
             if isinstance(reference, DraftManifest):
                 done[reference.location] = manifest
@@ -63,6 +66,13 @@ def encode_snapshots(
         if renamed:
             head.live.rename_manifests(renamed)
     return files, tuple((done[location], draft) for location, draft in drafts.items())
+
+
+def _with_row_ids(reference: ManifestRef, manifest: ManifestFile, working: Working) -> ManifestFile:
+    """The manifest with the row ids that replay gave it among all of its list; stored ones have theirs already."""
+    if isinstance(reference, ManifestFile):
+        return manifest
+    return msgspec.structs.replace(manifest, first_row_id=working.as_manifest_file(reference).first_row_id)
 
 
 def _resolved(reference: ManifestRef, done: Mapping[str, ManifestFile]) -> ManifestFile:

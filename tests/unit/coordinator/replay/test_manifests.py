@@ -279,6 +279,22 @@ async def test_an_upgraded_table_keeps_row_ids_when_its_manifests_are_rewritten(
     assert after == {entry.data_file.file_path: entry.data_file.first_row_id for entry in old}
 
 
+async def test_the_first_commit_after_an_upgrade_gives_each_row_an_id_of_its_own() -> None:
+    """Manifests that are written anew take their ids behind those that older ones get now, not the same."""
+    bench = Workbench()
+    async with bench.daemon():
+        table = await RealRows.create(bench, version=2, partitioned=True)
+        kept, gone = table.data(*ONE), table.data(*TWO)
+        await table.commit(table.append(kept, gone))
+        base = await table.commit(table.append(table.data((7, "as"))))
+        await bench.commit(UpgradeFormat(intent_id=new_id(), table=TABLE, format_version=3))
+        await table.commit(table.replace_partitions(base, table.data((8, "us"))))
+        row_ids = await table.row_ids()
+        assert await table.unsound() == ()
+    assert sorted(row_ids) == [1, 2, 7, 8]
+    assert sorted(row_ids.values()) == [0, 1, 2, 3]
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # Merged
 
