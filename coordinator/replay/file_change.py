@@ -82,6 +82,10 @@ def apply_change(
         return Applied(snapshot_id=head.snapshot_id)
     sequence_number = working.next_sequence_number
     data = _without_data(working, head, frozenset(change.removed_data), snapshot_id=snapshot_id)
+    if change.removed_data:
+        removed_deletes |= useless_deletes(
+            working, head, data.manifests, added_at=_age_of_added(change, sequence_number)
+        )
     deletes = _without_deletes(working, intent.branch, removed_deletes, snapshot_id=snapshot_id)
     given = [
         one.listed(working, snapshot_id=snapshot_id, sequence_number=sequence_number) for one in change.added_manifests
@@ -108,6 +112,33 @@ def apply_change(
         drafts = (*data.drafts, *merged_data, *added_data, *deletes.drafts, *merged_deletes, *added_deletes)
         follow_drafts(working, head, drafts)
     return Applied(snapshot_id=snapshot_id, sequence_number=sequence_number)
+
+
+def useless_deletes(working: Working, head: Head, data: Sequence[ManifestRef], *, added_at: int) -> set[DeleteKey]:
+    """Deletes that are older than every data file in these manifests and those that are added: they reach nothing.
+
+    Only manifests that have some are opened, so that a delete costs nothing after its last data file is gone.
+    """
+    oldest = min((_least_number(working, manifest) for manifest in data), default=added_at)
+    return {
+        delete_key(entry.data_file)
+        for manifest in head.manifests
+        if manifest.content == "deletes" and _least_number(working, manifest) < min(oldest, added_at)
+        for entry in working.entries(manifest)
+        if entry.is_live and (entry.sequence_number or 0) < min(oldest, added_at)
+    }
+
+
+def _least_number(working: Working, manifest: ManifestRef) -> int:
+    """The age of the oldest live file; more than any if there is none."""
+    listed = working.as_manifest_file(manifest)
+    if not listed.may_have_live_files:
+        return listed.sequence_number
+    return listed.min_sequence_number
+
+
+def _age_of_added(change: FileChange, sequence_number: int) -> int:
+    return sequence_number if change.data_sequence_number is None else change.data_sequence_number
 
 
 def properties_of(intent: FileOperation) -> dict[str, str]:

@@ -327,3 +327,43 @@ async def test_null_is_a_partition_like_any_other() -> None:
         await table.commit(table.replace_partitions(base, table.data((2, None))))
         assert (await table.refused(table.replace_partitions(base, table.data((3, None))))).rule == "new-data"
     assert await table.ids() == [2, 10, 11]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Deletes that reach nothing any more
+
+
+@pytest.mark.parametrize("version", [2, 3])
+async def test_deletes_that_are_older_than_every_data_file_go_with_the_last_one_that_they_were_for(
+    version: int,
+) -> None:
+    bench = Workbench()
+    async with bench.daemon():
+        table = await RealRows.create(bench, version=version)
+        eu, us = table.data(*EU), table.data(*US)
+        base = await table.commit(table.append(eu, us))
+        base = await table.commit(table.delta(base, table.equality(1)))
+        young = table.equality(4711)
+        await table.commit(table.append(table.data((20, "eu"))))
+        await table.commit(table.delta(base, young))
+        base = await table.commit(table.delete(us))
+        assert len(await table.delete_files()) == 2
+        await table.commit(table.replace(base, [eu], [table.data((0, "eu"), (2, "eu"))]))
+        (left,) = await table.delete_files()
+        summary = (await table.snapshot()).summary or {}  # type: ignore[union-attr]
+        assert await table.unsound() == ()
+    assert left.file_path == young.file_path
+    assert (summary["removed-equality-deletes"], summary["total-delete-files"]) == ("1", "1")
+    assert await table.ids() == [0, 2, 20]
+
+
+async def test_deletes_stay_while_a_compaction_keeps_its_files_as_old_as_they_were() -> None:
+    bench = Workbench()
+    async with bench.daemon():
+        table = await RealRows.create(bench, version=2)
+        eu = table.data(*EU)
+        base = await table.commit(table.append(eu))
+        await table.commit(table.delta(base, table.equality(1)))
+        await table.commit(table.replace(base, [eu], [table.data(*EU)], data_sequence_number=1))
+        assert len(await table.delete_files()) == 1
+    assert await table.ids() == [0, 2]
