@@ -29,7 +29,7 @@ from firn.model.operations.files import (
 )
 from firn.model.operations.layout import LayoutOperation
 from firn.model.operations.refs import RefOperation
-from firn.model.operations.tables import CreateTable, DropTable, RegisterTable
+from firn.model.operations.tables import CreateOrReplaceTable, CreateTable, DropTable, RegisterTable
 from firn.model.operations.transaction import Transaction
 from firn.model.operations.upkeep import UpkeepOperation
 from firn.model.operations.views import ViewOperation
@@ -41,6 +41,7 @@ __all__ = [
     "Append",
     "ContentFile",
     "CountMap",
+    "CreateOrReplaceTable",
     "CreateTable",
     "DeleteFileRef",
     "DeleteFiles",
@@ -73,6 +74,7 @@ REPLY_STREAM_PREFIX: Final = "firn:replies:"
 Intent = (
     FileIntent
     | CreateTable
+    | CreateOrReplaceTable
     | RegisterTable
     | DropTable
     | RefOperation
@@ -104,7 +106,7 @@ def digest_of(intent: Intent) -> str:
 
 def added_files(intent: Operation) -> tuple[ContentFile, ...]:
     """Data and delete files that the intent would add; those inside manifests are not among them."""
-    if not isinstance(intent, FileOperation):
+    if not isinstance(intent, FileOperation | CreateOrReplaceTable):
         return ()
     return (*getattr(intent, "data_files", ()), *getattr(intent, "delete_files", ()))
 

@@ -19,6 +19,7 @@ from firn.model.intent import (
     REPLY_STREAM_PREFIX,
     Append,
     ContentFile,
+    CreateOrReplaceTable,
     FileOperation,
     Intent,
     Replace,
@@ -208,11 +209,11 @@ def _check_sizes(intent: Operation, limits: Limits) -> None:
             rule="summary-too-large",
             where="summary",
         )
-    if isinstance(intent, FileOperation):
+    if isinstance(intent, FileOperation | CreateOrReplaceTable):
         _check_files(intent, limits)
 
 
-def _check_files(intent: FileOperation, limits: Limits) -> None:
+def _check_files(intent: FileOperation | CreateOrReplaceTable, limits: Limits) -> None:
     added, removed, removed_deletes = added_files(intent), removed_files(intent), removed_delete_files(intent)
     count = _files_count(intent)
     if count > limits.intent_files_max:
@@ -232,7 +233,7 @@ def _check_files(intent: FileOperation, limits: Limits) -> None:
         raise InvalidIntent("adds nothing", rule="invalid-field", where="data-files")
     if isinstance(intent, Replace) and not removed and not removed_deletes:
         raise InvalidIntent("replaces nothing", rule="invalid-field", where="removed-data-files")
-    if intent.wap_id is not None and not intent.stage:
+    if isinstance(intent, FileOperation) and intent.wap_id is not None and not intent.stage:
         raise InvalidIntent("is for staged snapshots only", rule="invalid-field", where="wap-id")
 
 

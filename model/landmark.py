@@ -89,6 +89,8 @@ def keys_of(operation: str, *, ref: str | None, details: Mapping[str, Any]) -> I
         yield from (TABLE, VERSION)
     elif operation in {"replace-view", "set-current-view-version"}:
         yield VERSION
+    elif operation == "create-or-replace-table":
+        yield from (TABLE, ref_key("main"), *(f"{kind}:{details.get(member)}" for kind, member in _NUMBERED.values()))
     elif operation == "upgrade-format":
         yield FORMAT
 

@@ -8,6 +8,7 @@ import msgspec
 
 from firn.model.intent import ContentFile, Intent
 from firn.model.operations.common import Operation
+from firn.model.operations.tables import SeenTable
 from firn.model.operations.transaction import Unchanged
 
 _NAMES = {"str": "string", "int": "integer", "bool": "boolean", "any": "anything", "none": "null", "float": "number"}
@@ -25,6 +26,7 @@ def describe() -> str:
         )
     parts.append("\n".join(["### Every operation", "", *_rows(Operation)]))
     parts.append("\n".join(["### Content files", "", *_rows(ContentFile)]))
+    parts.append("\n".join(["### Seen tables", "", _summary(SeenTable), "", *_rows(SeenTable)]))
     parts.append("\n".join(["### Unchanged", "", _summary(Unchanged), "", *_rows(Unchanged)]))
     return "\n\n".join(parts) + "\n"
 

@@ -13,10 +13,12 @@ from firn.coordinator.cli.short_text import order_of_keys, schema_of_columns, sp
 from firn.coordinator.cli.table_history import HISTORY_COLUMNS, history_row
 from firn.coordinator.cli.table_views import FILE_COLUMNS, file_row, live_files, summary_json, summary_sections
 from firn.coordinator.cli.text import plural, shown
+from firn.coordinator.client import Intents, TableView
 from firn.coordinator.client.intents import new_intent_id
+from firn.coordinator.client.options import TableOptions
 from firn.coordinator.table_history import history_of
 from firn.model.errors import NotFound
-from firn.model.intent import CreateTable, DropTable, RegisterTable
+from firn.model.intent import DropTable, RegisterTable
 from firn.model.metadata import TableMetadata
 from firn.model.schema import schema_from_json
 from firn.storage.metadata_files import version_of
@@ -47,7 +49,10 @@ def table() -> None:
 )
 @click.option("--sort", "keys", multiple=True, metavar="TEXT", help='"ts desc", "bucket(16, id) asc nulls last".')
 @click.option("--property", "properties", multiple=True, metavar="KEY=VALUE", help="A table property.")
-@click.option("--format-version", type=click.IntRange(1, 3), default=2, show_default=True)
+@click.option("--format-version", type=click.IntRange(1, 3), help="[default: 2; that of the table that is replaced]")
+@click.option(
+    "--or-replace", is_flag=True, help="Put it in the place of a table that is there, which keeps its history."
+)
 @click.option("--location", help="Where it is to be [default: below the daemon's warehouse].")
 @click.option(
     "--catalog",
@@ -67,7 +72,8 @@ def create(  # noqa: PLR0913 - one for each option
     partitions: tuple[str, ...],
     keys: tuple[str, ...],
     properties: tuple[str, ...],
-    format_version: int,
+    format_version: int | None,
+    or_replace: bool,
     location: str | None,
     catalog: Literal["metastore", "file-system"],
     timeout: float,
@@ -77,18 +83,29 @@ def create(  # noqa: PLR0913 - one for each option
         raise click.UsageError("give --schema, or one --column for each column")
     members = schema_of(schema) if schema is not None else schema_of_columns(columns)
     known = schema_from_json(members, where="schema")
-    intent = CreateTable(
-        intent_id=new_intent_id(),
-        table=name,
-        schema=members,
-        partition_spec=spec_of_partitions(partitions, known) if partitions else None,
-        write_order=order_of_keys(keys, known) if keys else None,
-        location=location,
-        properties=dict(property_of(text) for text in properties),
-        format_version=format_version,
-        catalog=catalog,
-    )
-    return change(reach, intent, done="created", timeout_s=timeout)
+    options: TableOptions = {"properties": dict(property_of(text) for text in properties), "catalog": catalog}
+    if partitions:
+        options["partition_spec"] = spec_of_partitions(partitions, known)
+    if keys:
+        options["write_order"] = order_of_keys(keys, known)
+    if location is not None:
+        options["location"] = location
+    if format_version is not None:
+        options["format_version"] = format_version
+    if not or_replace:
+        return change(reach, Intents().create_table(name, members, **options), done="created", timeout_s=timeout)
+    seen = _seen(reach, name)
+    intent = Intents().create_or_replace_table(name, members, seen=seen, **options)
+    return change(reach, intent, done="created" if seen is None else "replaced", timeout_s=timeout)
+
+
+def _seen(reach: Reach, name: str) -> TableView | None:
+    """The table as it is now; None when there is none."""
+    pointer = next((one for one in reach.pointers() if one.table == name and not one.dropped), None)
+    if pointer is None or pointer.kind != "table":
+        return None  # a view is in the way, which the answer will say
+    metadata = reach.reader.metadata(pointer.metadata_location)
+    return TableView(name=name, metadata_location=pointer.metadata_location, metadata=metadata)
 
 
 @table.command()

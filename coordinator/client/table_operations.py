@@ -9,7 +9,10 @@ from typing import Any, Literal, Unpack
 from firn.coordinator.client.intents import members_of, schema_json, unix_ms
 from firn.coordinator.client.options import IntentOptions, TableOptions
 from firn.coordinator.client.submitting import Submitted_co, Submitting
-from firn.model.intent import CreateTable, DropTable, RegisterTable
+from firn.coordinator.client.table_view import TableView
+from firn.model.intent import ContentFile, CreateOrReplaceTable, CreateTable, DropTable, RegisterTable
+from firn.model.metadata import TableMetadata
+from firn.model.operations.tables import SeenTable
 from firn.model.operations.upkeep import (
     ExpireSnapshots,
     RemovePartitionStatistics,
@@ -31,6 +34,32 @@ class TableOperations(Submitting[Submitted_co]):
     ) -> Submitted_co:
         """Create a table; `schema` as a value or in its JSON form. Ids are assigned anew."""
         return self.submit(CreateTable(table=table, schema=schema_json(schema), **members_of(options)))
+
+    def create_or_replace_table(
+        self,
+        table: str,
+        schema: Schema | Mapping[str, Any],
+        *,
+        seen: TableView | None,
+        files: Iterable[ContentFile] = (),
+        base_snapshot_id: int | None = None,
+        **options: Unpack[TableOptions],
+    ) -> Submitted_co:
+        """Create a table, or replace the one that was `seen` (None: there was none), which keeps its history.
+
+        `files` are its first rows. `base_snapshot_id` is for rows that were read from the table itself: the replacement
+        is then rejected if its main has moved.
+        """
+        return self.submit(
+            CreateOrReplaceTable(
+                table=table,
+                schema=schema_json(schema),
+                seen=None if seen is None else _seen(seen.metadata),
+                data_files=tuple(files),
+                base_snapshot_id=base_snapshot_id,
+                **members_of(options),
+            )
+        )
 
     def register_table(
         self,
@@ -135,3 +164,12 @@ class TableOperations(Submitting[Submitted_co]):
     def upgrade_format(self, table: str, format_version: int, **options: Unpack[IntentOptions]) -> Submitted_co:
         """Bring the table to a newer format version."""
         return self.submit(UpgradeFormat(table=table, format_version=format_version, **members_of(options)))
+
+
+def _seen(metadata: TableMetadata) -> SeenTable:
+    return SeenTable(
+        uuid=metadata.table_uuid,
+        schema_id=metadata.current_schema_id,
+        last_column_id=metadata.last_column_id,
+        last_partition_id=metadata.last_partition_id,
+    )

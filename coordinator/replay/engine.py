@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from firn.coordinator.replay.append import AppendGroup, bind_append, staged_append
 from firn.coordinator.replay.cherry_pick import cherry_pick, publish
+from firn.coordinator.replay.create_or_replace import create_or_replace_table
 from firn.coordinator.replay.decision import Applied, Decision, Refusal
 from firn.coordinator.replay.delete_files import delete_files
 from firn.coordinator.replay.delete_where import delete_where
@@ -48,6 +49,7 @@ from firn.coordinator.replay.working import Working
 from firn.model.intent import OPERATIONS as INTENT_NAMES
 from firn.model.intent import (
     Append,
+    CreateOrReplaceTable,
     CreateTable,
     DeleteFiles,
     DeleteWhere,
@@ -148,6 +150,7 @@ OPERATIONS: Final[dict[type, Callable[[Working, Any], Decision]]] = {
     RewriteManifests: rewrite_manifests,
     RowDelta: row_delta,
     CreateTable: create_table,
+    CreateOrReplaceTable: create_or_replace_table,
     RegisterTable: register_table,
     DropTable: drop_table,
     CreateBranch: create_branch,

@@ -8,7 +8,7 @@ from typing import Final
 from firn.coordinator.replay import rules
 from firn.coordinator.replay.working import Working
 from firn.model.errors import InvalidInput
-from firn.model.intent import CreateTable, Intent, RegisterTable
+from firn.model.intent import CreateOrReplaceTable, CreateTable, Intent, RegisterTable
 from firn.model.metadata import TableMetadata
 from firn.model.operations.upkeep import SetLocation, UpdateProperties
 from firn.model.operations.views import CreateView, ReplaceView, UpdateViewProperties
@@ -33,7 +33,7 @@ def chooses_places(intent: Intent) -> bool:
 
 def may_make(intent: Intent) -> bool:
     """Whether the intent may turn a free name into a table or view."""
-    return isinstance(intent, CreateTable | RegisterTable | CreateView)
+    return isinstance(intent, CreateTable | CreateOrReplaceTable | RegisterTable | CreateView)
 
 
 def require_inside(working: Working, location: str, *, where: str) -> str:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from firn.model.operations.common import Operation, Path
+from firn.model.operations.common import ContentFile, FieldId, Operation, Path, SnapshotId
 
 
 class CreateTable(Operation, frozen=True, kw_only=True, tag="create-table"):
@@ -23,6 +23,37 @@ class CreateTable(Operation, frozen=True, kw_only=True, tag="create-table"):
     properties: dict[str, str] = {}  # noqa: RUF012 - msgspec copies defaults
     format_version: Annotated[int, msgspec.Meta(ge=1, le=3)] = 2
     catalog: Literal["metastore", "file-system"] = "metastore"
+
+
+class SeenTable(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown_fields=True):
+    """The table that a writer saw and is about to replace: all that the ids of its successor are worked out from."""
+
+    uuid: str
+    schema_id: FieldId
+    last_column_id: FieldId
+    last_partition_id: FieldId
+
+
+class CreateOrReplaceTable(Operation, frozen=True, kw_only=True, tag="create-or-replace-table"):
+    """Create a table, or replace the one that was `seen` by one that is empty on main, and keeps history and ids.
+
+    `seen` null says that there was none. Columns of the same full name keep their ids. `data_files` are the new table's
+    first rows (``create table as select``): their columns have the ids that the new table gives them.
+    `base_snapshot_id` is for a statement that has read the table itself: refused when main has moved since.
+    `properties` are added to the table's; `location` and `format_version` null leave them as they are. `catalog` is
+    for a table that is created.
+    """
+
+    schema: dict[str, Any]
+    seen: SeenTable | None
+    partition_spec: dict[str, Any] | None = None
+    write_order: dict[str, Any] | None = None
+    location: Path | None = None
+    properties: dict[str, str] = {}  # noqa: RUF012 - msgspec copies defaults
+    format_version: Annotated[int, msgspec.Meta(ge=1, le=3)] | None = None
+    catalog: Literal["metastore", "file-system"] = "metastore"
+    base_snapshot_id: SnapshotId | None = None
+    data_files: tuple[ContentFile, ...] = ()
 
 
 class RegisterTable(Operation, frozen=True, kw_only=True, tag="register-table"):

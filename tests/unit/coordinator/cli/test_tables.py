@@ -193,3 +193,15 @@ async def test_a_server_that_does_not_answer_is_said_with_what_to_do_about_it():
         assert answer.code == 3
         assert len(answer.err.splitlines()) == 1
         assert "firn serve --embedded" in answer.err
+
+
+async def test_create_or_replace_puts_a_table_in_the_place_of_what_is_there() -> None:
+    bench = CliBench()
+    async with bench.daemon():
+        first = await bench.firn("table", "create", TABLE, *COLUMNS, "--or-replace", "--format-version", "3")
+        second = await bench.firn("table", "create", TABLE, "--column", "other long", "--or-replace", "--json")
+        told = (await bench.firn("table", "show", TABLE, "--json")).json
+    assert (first.code, first.out.splitlines()[0]) == (0, f"created {TABLE}")
+    assert second.json["details"]["replaced"] is True
+    assert [field["name"] for field in told["schema"]["fields"]] == ["other"]
+    assert told["format-version"] == 3
