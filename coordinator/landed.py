@@ -12,6 +12,9 @@ from firn.model.snapshot import Snapshot
 
 OUTSIDE: Final = "a writer outside firn"
 
+NAMED_MAX: Final = 5
+"""Writers of one snapshot that are named in a line."""
+
 _ENGINE_MARKS: Final = {
     "spark.app.id": "spark",
     "flink.job-id": "flink",
@@ -22,7 +25,10 @@ _ENGINE_MARKS: Final = {
 
 
 class Landed(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_defaults=True):
-    """One snapshot. `engine` is None for firn's own; of those with several intents the summary names none."""
+    """One snapshot. `engine` is None for firn's own.
+
+    Of those with several intents the summary names none; `writers` are theirs, where the journal was asked for them.
+    """
 
     snapshot_id: int
     operation: str | None = None
@@ -32,6 +38,7 @@ class Landed(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_def
     engine: str | None = None
     intent_id: str | None = None
     writer: str | None = None
+    writers: tuple[str, ...] = ()
     intents_count: int = 0
     batch: str | None = None
 
@@ -42,6 +49,9 @@ class Landed(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_def
             return self.engine
         if self.writer is not None:
             return self.writer
+        if self.writers:
+            more = len(self.writers) - NAMED_MAX
+            return ", ".join(self.writers[:NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
         return f"{self.intents_count} intents" if self.intents_count > 1 else self.intent_id or "firn"
 
 

@@ -213,6 +213,7 @@ class Lane:
                 return
             async with self._lock.together(await self._further_locks(batch)) as leases:
                 await self._follow(leases[0])
+                self._say_what_was_found(retried)
                 batch[:] = await self._answer_repeats(batch)
                 if not batch:
                     return
@@ -231,6 +232,12 @@ class Lane:
                 if await self._swap(prepared, leases, batch, retried=retried, number=number):
                     return
         raise Unavailable(f"{limits.swap_attempts_max} swaps of one batch in a row did not come off")
+
+    def _say_what_was_found(self, retried: list[Retried]) -> None:
+        """After a swap that did not come off: where the table was found, which tells who came first."""
+        pointer = self._state.pointer
+        if retried and retried[-1].found_metadata is None and pointer is not None:
+            retried[-1] = msgspec.structs.replace(retried[-1], found_metadata=pointer.metadata_location)
 
     async def _prepared(
         self, plan: Plan, attempt: Attempt, *, leases: Sequence[Lease], retried: Sequence[Retried]

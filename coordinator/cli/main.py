@@ -25,6 +25,7 @@ COMMANDS: Final = {
     "table": LazyCommand(f"{_HERE}.table", "table", "Create, look at and drop tables."),
     "view": LazyCommand(f"{_HERE}.view", "view", "Create, look at, change and drop views."),
     "submit": LazyCommand(f"{_HERE}.submit", "submit", "Submit intents and wait for their outcomes."),
+    "explain": LazyCommand(f"{_HERE}.explain", "explain", "The whole story of an intent, or of a snapshot."),
     "outcome": LazyCommand(f"{_HERE}.outcome", "outcome", "What became of an intent."),
     "conflicts": LazyCommand(f"{_HERE}.conflicts", "conflicts", "What was rejected and why, newest first."),
     "events": LazyCommand(f"{_HERE}.events", "events", "The newest events, or all from now on."),

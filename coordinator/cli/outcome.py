@@ -9,7 +9,7 @@ from firn.coordinator.cli.exits import EXIT_NO, EXIT_OK, EXIT_UNAVAILABLE
 from firn.coordinator.cli.output import complain
 from firn.coordinator.cli.reach import Reach, reaching
 from firn.coordinator.cli.text import one_line
-from firn.coordinator.decisions import Decisions
+from firn.coordinator.lookups import find_decision
 from firn.model.errors import InvalidInput, Unavailable
 from firn.model.identifiers import is_intent_id
 from firn.model.outcome import Outcome, Rejected, decode_outcome
@@ -57,7 +57,6 @@ def _in_journals(reach: Reach, intent_id: str, table: str | None) -> Outcome | N
 
 
 def _in_journal(reach: Reach, intent_id: str, pointer: Pointer) -> Outcome | None:
-    decisions = Decisions(reach.journal, limits=reach.settings.limits)
-    decisions.catch_up(pointer.journal_head)
-    known = decisions.find(intent_id)
-    return None if known is None else decisions.decided(known, intent_id).outcome
+    skew_ms = reach.settings.limits.clock_skew_minutes_max * 60_000
+    found = find_decision(reach.journal, pointer.journal_head, intent_id, skew_ms=skew_ms)
+    return None if found is None else found[1].outcome

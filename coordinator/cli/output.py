@@ -36,6 +36,15 @@ class Column(msgspec.Struct, frozen=True):
     long: bool = False
 
 
+class Line(msgspec.Struct, frozen=True):
+    """One line of a story: a label, and a text in a colour of its own or in bold."""
+
+    label: str
+    text: str
+    style: str = ""
+    strong: bool = False
+
+
 class Output:
     """Standard output in one of two forms. `as_json`: what is printed is JSON, and `grid` and `say` print nothing."""
 
@@ -77,6 +86,18 @@ class Output:
             lines = [shown(part) for part in value] if isinstance(value, list | tuple) else [shown(value)]
             for position, line in enumerate(lines or ["-"]):
                 self.say(f"{_padded(name if position == 0 else '', width)}{GAP}{line}")
+
+    def lines(self, lines: Iterable[Line]) -> None:
+        """A story: labels on the left, one below the other; texts are made safe here."""
+        if self.as_json:
+            return
+        listed = list(lines)
+        width = max((cell_len(line.label) for line in listed), default=0)
+        for line in listed:
+            text = Text(f"{_padded(line.label, width)}{GAP}")
+            text.stylize("dim", 0, len(line.label))
+            text.append(shown(line.text), style=line.style or ("bold" if line.strong else ""))
+            self._console.print(text, soft_wrap=True)
 
 
 def complain(text: str) -> None:

@@ -42,6 +42,19 @@ def time_of(timestamp_ms: int | None) -> str:
     return f"{moment:%Y-%m-%d %H:%M:%S}.{timestamp_ms % 1000:03d}Z"
 
 
+def span_of(ms: float) -> str:
+    """A length of time as people say it: ``312 ms``, ``4.1 s``, ``3 min 5 s``, ``2 h 4 min``, ``3 d 2 h``."""
+    if ms < 1_000:
+        return f"{ms:.0f} ms" if ms >= 10 else f"{ms:.1f} ms"
+    if ms < 60_000:
+        return f"{ms / 1_000:.1f} s"
+    minutes, seconds = divmod(int(ms / 1_000), 60)
+    if minutes < 60:
+        return f"{minutes} min {seconds} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours < 24 else f"{hours // 24} d {hours % 24} h"
+
+
 def size_of(count_bytes: int) -> str:
     """A number of bytes with a unit."""
     size = float(count_bytes)

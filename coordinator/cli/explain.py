@@ -1,0 +1,115 @@
+"""`firn explain`: the whole story of one intent, or of one snapshot."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import click
+
+from firn.coordinator.cli.exits import EXIT_NO, EXIT_OK
+from firn.coordinator.cli.explained import snapshot_lines, story_lines
+from firn.coordinator.cli.output import complain
+from firn.coordinator.cli.reach import Reach, reaching, shards_of
+from firn.coordinator.cli.text import one_line
+from firn.coordinator.explain import Sources, snapshot_story_of, story_of
+from firn.coordinator.lookups import find_decision
+from firn.coordinator.queue_look import Place, places_of
+from firn.model.errors import CorruptFile, InvalidInput, NotFound, Unavailable
+from firn.model.identifiers import is_intent_id
+from firn.model.outcome import Outcome, decode_outcome
+from firn.model.sharding import shard_of
+from firn.storage.pointers import Pointer
+
+
+@click.command(
+    epilog="Examples: firn explain 0192f0c1-…   firn explain --snapshot 3051729675574597004 --table db.events"
+)
+@click.argument("intent_id", metavar="[INTENT]", required=False)
+@click.option("--snapshot", "snapshot_id", type=int, help="Explain this snapshot of --table instead.")
+@click.option("--table", help="Its table: for a snapshot needed, for an intent faster.")
+@reaching
+def explain(reach: Reach, *, intent_id: str | None, snapshot_id: int | None, table: str | None) -> int:
+    """Tell the whole story of an intent: submitted, waited, batch, replays, rule, outcome, and what came meanwhile.
+
+    Or of a snapshot: who asked for it, over what it was rebased, with whom it was committed. Exits with 1 when nothing
+    is known of it.
+    """
+    if (intent_id is None) == (snapshot_id is None):
+        raise click.UsageError("give an intent id, or --snapshot with --table")
+    if snapshot_id is not None:
+        if table is None:
+            raise click.UsageError("--snapshot needs its --table")
+        return _snapshot(reach, snapshot_id, table)
+    assert intent_id is not None
+    if not is_intent_id(intent_id):
+        raise InvalidInput(f"{intent_id[:80]!r} is not a UUIDv7 in lower case", where="INTENT")
+    return _intent(reach, intent_id, table)
+
+
+def _intent(reach: Reach, intent_id: str, table: str | None) -> int:
+    outcome, entries = _in_redis(reach, intent_id, table)
+    table = table or (outcome.table if outcome is not None else None) or _table_of(entries)
+    story = story_of(intent_id, sources=_sources(reach, intent_id, table), outcome=outcome, entries=entries)
+    if reach.output.as_json:
+        reach.output.document(story)
+    reach.output.lines(story_lines(story, now_ms=time.time_ns() // 1_000_000))
+    return EXIT_NO if story.state == "unknown" else EXIT_OK
+
+
+def _in_redis(reach: Reach, intent_id: str, table: str | None) -> tuple[Outcome | None, list[Place]]:
+    async def look() -> tuple[Outcome | None, list[Place]]:
+        async with reach.streams() as streams:
+            data = await streams.outcome(intent_id)
+            outcome = None if data is None else decode_outcome(data)
+            known = table or (None if outcome is None else outcome.table)
+            shards = await shards_of(streams)
+            looked_at = range(shards) if not known else [shard_of(known, shards=shards)]
+            return outcome, await places_of(streams, intent_id, shards=looked_at)
+
+    try:
+        return reach.run(look())
+    except Unavailable as error:
+        complain(f"firn: only the journals were looked at: {one_line(str(error))}")
+        return None, []
+
+
+def _table_of(entries: Sequence[Place]) -> str | None:
+    return entries[0].intent.table if entries else None
+
+
+def _sources(reach: Reach, intent_id: str, table: str | None) -> list[Sources]:
+    """The table whose journal has the intent; without its name all of them are asked."""
+    try:
+        pointers = reach.pointers() if table is None else [reach.pointer(table, dropped=True)]
+    except NotFound:
+        return []  # what was submitted to it is told by Redis, if at all
+    skew_ms = reach.settings.limits.clock_skew_minutes_max * 60_000
+    for pointer in pointers:
+        try:
+            if find_decision(reach.journal, pointer.journal_head, intent_id, skew_ms=skew_ms) is not None:
+                return [_source(reach, pointer)]
+        except (NotFound, CorruptFile, InvalidInput) as error:
+            complain(f"firn: the journal of {pointer.table} cannot be read: {one_line(str(error))}")
+    return []
+
+
+def _source(reach: Reach, pointer: Pointer) -> Sources:
+    is_there = not pointer.dropped and pointer.kind == "table"
+    return Sources(
+        table=pointer.table,
+        journal=reach.journal,
+        head=pointer.journal_head,
+        metadata=reach.reader.metadata(pointer.metadata_location) if is_there else None,
+        skew_ms=reach.settings.limits.clock_skew_minutes_max * 60_000,
+    )
+
+
+def _snapshot(reach: Reach, snapshot_id: int, table: str) -> int:
+    story = snapshot_story_of(snapshot_id, source=_source(reach, reach.pointer(table, dropped=True)))
+    if story is None:
+        raise NotFound(f"neither {table} nor its journal knows a snapshot {snapshot_id}")
+    if reach.output.as_json:
+        reach.output.document(story)
+    reach.output.lines(snapshot_lines(story))
+    return EXIT_OK

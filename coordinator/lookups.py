@@ -1,0 +1,105 @@
+"""Finding decisions in a table's journal without reading all of it: by intent, by snapshot, by time.
+
+Synchronous; each reads a bounded tail segment by segment, and what is older by its checkpoints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from firn.model.identifiers import intent_id_ms
+from firn.model.journal import Decided, Segment
+from firn.model.outcome import Committed
+from firn.storage.journal import JournalFiles
+
+SEGMENTS_MAX: Final = 20_000
+"""Segments read in one search."""
+
+SLACK_MS: Final = 10 * 60_000
+"""How far the clocks of daemons may be apart."""
+
+
+def find_decision(
+    journal: JournalFiles, head: str | None, intent_id: str, *, skew_ms: int
+) -> tuple[Segment, Decided] | None:
+    """The decision on an intent. `skew_ms` is how far its own clock may have been ahead.
+
+    Raises what reading a segment raises.
+    """
+    earliest_ms = intent_id_ms(intent_id) - skew_ms - SLACK_MS
+    location = head
+    while location is not None:
+        segment = journal.read(location)
+        found = _decision_in(segment, intent_id)
+        if found is not None:
+            return segment, found
+        if segment.batch.timestamp_ms < earliest_ms:
+            return None
+        if segment.checkpoint is not None:
+            return _by_checkpoints(journal, segment, intent_id, earliest_ms=earliest_ms)
+        location = segment.batch.previous_segment
+    return None
+
+
+def _by_checkpoints(
+    journal: JournalFiles, segment: Segment, intent_id: str, *, earliest_ms: int
+) -> tuple[Segment, Decided] | None:
+    while segment.checkpoint is not None and segment.checkpoint.newest_entry_ms >= earliest_ms:
+        for known, _, index in segment.checkpoint.intents:
+            if known == intent_id:
+                holder = journal.read(segment.checkpoint.segments[index])
+                found = _decision_in(holder, intent_id)
+                return None if found is None else (holder, found)
+        if segment.batch.previous_checkpoint is None:
+            return None
+        segment = journal.read(segment.batch.previous_checkpoint)
+    return None
+
+
+def _decision_in(segment: Segment, intent_id: str) -> Decided | None:
+    return next((decided for decided in segment.decided if decided.intent_id == intent_id), None)
+
+
+def find_snapshot(
+    journal: JournalFiles, head: str | None, snapshot_id: int, *, made_ms: int | None
+) -> tuple[Segment, tuple[Decided, ...]] | None:
+    """The batch that made a snapshot, and the intents that it answered. `made_ms` None: when is not known.
+
+    Raises what reading a segment raises.
+    """
+    oldest_ms = 0 if made_ms is None else made_ms - SLACK_MS
+    for segment in walk_back(journal, head, newest_ms=None if made_ms is None else made_ms + SLACK_MS):
+        if segment.batch.timestamp_ms < oldest_ms:
+            return None
+        makers = tuple(decided for decided in segment.decided if makes(decided, snapshot_id))
+        if makers:
+            return segment, makers
+    return None
+
+
+def makes(decided: Decided, snapshot_id: int) -> bool:
+    """Whether an intent made the snapshot, and did not only point a branch at one that was there."""
+    outcome = decided.outcome
+    if not isinstance(outcome, Committed) or outcome.snapshot_id != snapshot_id or outcome.sequence_number is None:
+        return False
+    return decided.operation not in {"cherry-pick", "publish"} or "picked-snapshot-id" in outcome.details
+
+
+def walk_back(journal: JournalFiles, head: str | None, *, newest_ms: int | None) -> Iterator[Segment]:
+    """Segments from the newest to the oldest; those after `newest_ms` are passed over, checkpoint by checkpoint."""
+    location, checkpoint = head, None
+    for _ in range(SEGMENTS_MAX):
+        if location is None:
+            return
+        segment = journal.read(location)
+        before = segment.batch.previous_checkpoint
+        if newest_ms is not None and before is not None and segment.batch.timestamp_ms > newest_ms:
+            checkpoint = (
+                checkpoint if checkpoint is not None and checkpoint.location == before else journal.read(before)
+            )
+            if checkpoint.batch.timestamp_ms > newest_ms:
+                location = before
+                continue
+        yield segment
+        location = segment.batch.previous_segment
