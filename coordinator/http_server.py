@@ -19,6 +19,9 @@ OPEN_PATHS: Final = frozenset({"/healthz", "/readyz", "/sign-in", "/static/style
 
 COOKIE: Final = "firn-token"
 
+SHUTDOWN_S: Final = 2.0
+"""How long answers under way may take when the daemon ends."""
+
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the daemon lives and can work; `reasons` say what is missing when it cannot."""
@@ -60,7 +63,7 @@ class HttpServer:
         app.router.add_get("/readyz", self._serve_ready)
         app.router.add_post("/sign-in", self._sign_in)
         self._site.add_to(app)
-        self._runner = web.AppRunner(app, access_log=None)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_S)
         await self._runner.setup()
         site = web.TCPSite(self._runner, self._host, self._port)
         try:

@@ -35,7 +35,7 @@ class LiveEvents:
 
     def __init__(self, streams: IntentStreams) -> None:
         self._streams = streams
-        self._listeners: set[asyncio.Queue[Happened]] = set()
+        self._listeners: set[asyncio.Queue[Happened | None]] = set()
         self._reading: asyncio.Task[None] | None = None
 
     @property
@@ -44,9 +44,9 @@ class LiveEvents:
         return len(self._listeners) >= LISTENERS_MAX
 
     @asynccontextmanager
-    async def listening(self) -> AsyncIterator[asyncio.Queue[Happened]]:
-        """A queue of what happens from now on."""
-        queue: asyncio.Queue[Happened] = asyncio.Queue(BACKLOG_MAX)
+    async def listening(self) -> AsyncIterator[asyncio.Queue[Happened | None]]:
+        """A queue of what happens from now on; None ends it."""
+        queue: asyncio.Queue[Happened | None] = asyncio.Queue(BACKLOG_MAX)
         self._listeners.add(queue)
         if self._reading is None:
             self._reading = asyncio.create_task(self._read(), name="live events")
@@ -55,10 +55,14 @@ class LiveEvents:
         finally:
             self._listeners.discard(queue)
             if not self._listeners:
-                await self.close()
+                await self._stop_reading()
 
     async def close(self) -> None:
-        """Stop reading."""
+        """Send everybody away: an open page must not hold up the daemon's end."""
+        self._tell(None)
+        await self._stop_reading()
+
+    async def _stop_reading(self) -> None:
         reading, self._reading = self._reading, None
         if reading is not None:
             reading.cancel()
@@ -81,7 +85,7 @@ class LiveEvents:
                 if event is not None:
                     self._tell(Happened(type=event.type, subject=event.subject))
 
-    def _tell(self, happened: Happened) -> None:
+    def _tell(self, happened: Happened | None) -> None:
         for queue in self._listeners:
             if queue.full():
                 queue.get_nowait()

@@ -169,6 +169,8 @@ class Site:
                     event = await asyncio.wait_for(happened.get(), PING_S)
                 except TimeoutError:
                     continue
+                if event is None:
+                    break
                 await response.send(msgspec.json.encode(event).decode(), event="happened")
         return response
 

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 import aiohttp
 import pytest
 
+from firn.coordinator.http_server import SHUTDOWN_S
 from firn.coordinator.pages.live import BACKLOG_MAX, Happened, LiveEvents
 from firn.model.errors import Unavailable
 from firn.storage.memory_streams import MemoryStreams
@@ -162,3 +163,14 @@ async def test_a_page_that_is_slow_holds_up_nobody() -> None:
             live._tell(Happened(type="firn.table.committed", subject=str(number)))
         assert slow.qsize() == BACKLOG_MAX
         assert slow.get_nowait().subject == str(2 * BACKLOG_MAX)
+
+
+async def test_an_open_page_does_not_hold_up_the_daemons_end() -> None:
+    bench = Workbench(http_port=0)
+    async with aiohttp.ClientSession() as browser:
+        async with bench.daemon():
+            stream = await browser.get(f"{bench.url}/live")
+            await asyncio.sleep(0.05)
+            ends_at = asyncio.get_running_loop().time() + SHUTDOWN_S
+        assert asyncio.get_running_loop().time() < ends_at, "it was waited for until it was cut off"
+        stream.close()

@@ -1,0 +1,142 @@
+"""The ops page in a real browser: clicked through, live, on a phone, in the dark, attacked, and for assistive tools."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from firn import ContentFile, RejectedError
+from tests.acceptance.stack import SCHEMA, DaemonProcess, Stack
+
+TABLE = "shop.orders"
+HOSTILE = 'shop.<img src=x onerror="document.title=1">'
+EXECUTABLE = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+PAGES = ["/", "/tables", f"/tables/{TABLE}", "/conflicts", "/events"]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    if EXECUTABLE is None:
+        if "CI" in os.environ:
+            pytest.fail("CI must look at the pages: install chromium")
+        pytest.skip("no chromium on PATH to look at the pages with")
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=EXECUTABLE, args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def daemon(stack: Stack) -> DaemonProcess:
+    """A daemon with a table that has a branch and a tag, rejections, and a table whose name is markup."""
+    process = stack.daemon()
+    with stack.client() as client:
+        client.create_table(TABLE, SCHEMA).committed(30)
+        client.create_table(HOSTILE, SCHEMA, location=f"{stack.warehouse}/hostile").committed(30)
+        base = client.append(TABLE, [data_file(stack, 1)], writer="etl").committed(30).snapshot_id
+        assert base is not None
+        client.create_branch(TABLE, "audit", snapshot_id=base).committed(30)
+        client.create_tag(TABLE, "month-end", snapshot_id=base).committed(30)
+        client.append(TABLE, [data_file(stack, 2)], writer="etl").committed(30)
+        for table, writer in ((TABLE, "cleaner"), (HOSTILE, HOSTILE)):
+            with pytest.raises(RejectedError):
+                client.delete_files(table, ["/nowhere.parquet"], writer=writer).committed(30)
+    return process
+
+
+def data_file(stack: Stack, number: int) -> ContentFile:
+    """A file of the table, which nobody reads here."""
+    return ContentFile(
+        file_path=f"{stack.warehouse}/shop/orders/data/{number}.parquet", file_format="parquet", spec_id=0,
+        record_count=10, file_size_in_bytes=1_000,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def page(browser: Browser, daemon: DaemonProcess) -> Iterator[Page]:
+    """A page in a new window; whatever its console complains of fails the test."""
+    context = browser.new_context(base_url=daemon.http, viewport={"width": 1300, "height": 900})
+    opened = context.new_page()
+    complaints: list[str] = []
+    opened.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
+    opened.on("pageerror", lambda error: complaints.append(str(error)))
+    yield opened
+    context.close()
+    assert [text for text in complaints if "ERR_CONNECTION_REFUSED" not in text] == []
+
+
+def test_an_operator_finds_out_what_was_refused_and_by_whom(page: Page) -> None:
+    """From the fleet to the conflict log, to one rule, to the story of the intent, to its table."""
+    page.goto("/")
+    expect(page.get_by_text("All servers answer")).to_be_visible()
+    page.get_by_role("link", name="Conflicts").click()
+    page.get_by_label("Writer").fill("cleaner")
+    page.get_by_role("button", name="Show").click()
+    row = page.get_by_role("row").nth(1)
+    expect(row).to_contain_text("missing-file")
+    expect(row).to_contain_text("/nowhere.parquet")
+    row.locator("a.mono").click()
+    expect(page.get_by_text("Rejected: missing-file")).to_be_visible()
+    page.get_by_role("link", name=TABLE).click()
+    expect(page.get_by_role("heading", name=TABLE)).to_be_visible()
+    expect(page.get_by_text("tag month-end")).to_be_visible()
+    expect(page.locator(".graph circle")).to_have_count(2)
+
+
+def test_an_open_page_shows_a_commit_without_being_asked(page: Page, stack: Stack) -> None:
+    page.goto(f"/tables/{TABLE}")
+    expect(page.locator("#live")).to_have_text("live")
+    expect(page.locator(".graph circle")).to_have_count(2)
+    with stack.client() as client:
+        client.append(TABLE, [data_file(stack, 3)], writer="latecomer").committed(30)
+    expect(page.get_by_text("1 intent of latecomer")).to_be_visible(timeout=10_000)
+    expect(page.locator(".graph circle")).to_have_count(3)
+
+
+def test_markup_in_names_is_text(page: Page) -> None:
+    """A table and a writer whose name is an image that runs a script: shown as written, on every page that has it."""
+    for path in ("/tables", "/conflicts", "/events", "/"):
+        page.goto(path)
+        expect(page.get_by_text(HOSTILE).first).to_be_visible()
+        assert page.locator("img").count() == 0
+        assert page.title() != "1"
+    page.goto("/tables")
+    page.get_by_role("link", name=HOSTILE).click()
+    expect(page.get_by_role("heading", name=HOSTILE)).to_be_visible()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1300])
+def test_everybody_can_read_it(
+    browser: Browser, daemon: DaemonProcess, scheme: str, width: int, tmp_path: Path
+) -> None:
+    """No page has a fault that an accessibility checker finds, nor is wider than the screen it is shown on."""
+    context = browser.new_context(
+        base_url=daemon.http,
+        viewport={"width": width, "height": 800},
+        color_scheme="dark" if scheme == "dark" else "light",
+    )
+    opened = context.new_page()
+    for number, path in enumerate(PAGES):
+        opened.goto(path)
+        expect(opened.locator("#live")).to_have_text("live")
+        found = Axe().run(opened)
+        assert found.violations_count == 0, f"{path}: {found.generate_report()}"
+        too_wide = opened.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        assert too_wide <= 0, path
+        opened.screenshot(path=tmp_path / f"{number}-{scheme}-{width}.png")
+    context.close()
+
+
+def test_a_page_says_that_the_daemon_is_gone(page: Page, daemon: DaemonProcess) -> None:
+    page.goto("/")
+    expect(page.locator("#live")).to_have_text("live")
+    assert daemon.terminate() == 0
+    expect(page.locator("#live")).to_contain_text("does not answer", timeout=15_000)
+    page.goto("about:blank")
