@@ -75,11 +75,12 @@ async def _entries(streams: IntentStreams, shard: int) -> AsyncIterator[tuple[St
     after, seen = FIRST_ID, 0
     while seen < ENTRIES_MAX and (page := await streams.standing(shard, after=after, count=PAGE)):
         for standing in page:
-            yield standing, _glance(standing.payload)
+            yield standing, glance_at(standing.payload)
         after, seen = page[-1].entry_id, seen + len(page)
 
 
-def _glance(payload: bytes | None) -> Glance | None:
+def glance_at(payload: bytes | str | None) -> Glance | None:
+    """What can be told of a payload; None for what is no intent."""
     try:
         return None if payload is None else _DECODER.decode(payload)
     except (msgspec.DecodeError, UnicodeDecodeError):

@@ -6,20 +6,22 @@ The journals are the record; dead letters are what no journal could take (no suc
 from __future__ import annotations
 
 import heapq
-import re
-import time
 from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
 from itertools import islice
 from typing import Any, Final
 
 import click
 import msgspec
 
-from firn.coordinator.cli.dead_letters import letter_ms, newest_dead_letters
+from firn.coordinator.cli.dead_letters import DeadLetter, letter_ms, newest_dead_letters
 from firn.coordinator.cli.following import events_after, newest_id, until_interrupted
 from firn.coordinator.cli.output import Column, complain
 from firn.coordinator.cli.reach import Reach, reaching
 from firn.coordinator.cli.text import one_line, shown, time_of
+from firn.coordinator.cli.times import Moment, now_ms
+from firn.coordinator.lookups import SLACK_MS, walk_back
+from firn.coordinator.queue_look import glance_at
 from firn.model.errors import CorruptFile, InvalidInput, NotFound, Unavailable
 from firn.model.event import Event
 from firn.model.journal import Segment
@@ -37,9 +39,6 @@ CONFLICT_COLUMNS: Final = (
     Column("TIME"), Column("TABLE"), Column("RULE"), Column("OPERATION"), Column("WRITER"), Column("AGAINST"),
     Column("HINT"), Column("INTENT"), Column("WHY", long=True),
 )  # fmt: skip
-
-_DURATION: Final = re.compile(r"([0-9]{1,9})\s*(ms|s|m|h|d|w)")
-_UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 
 
 class Conflict(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_defaults=True):
@@ -67,54 +66,70 @@ class _Budget:
         return not self.spent
 
 
-class _Duration(click.ParamType[int]):
-    name = "duration"
+class _Filter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which conflicts are wanted."""
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Milliseconds."""
-        found = _DURATION.fullmatch(str(value).strip())
-        if found is None:
-            self.fail(f"{value!r} is not a duration: 30s, 15m, 1h, 7d", param, ctx)
-        return int(found[1]) * _UNITS_MS[found[2]]
+    table: str | None
+    rule: str | None
+    writer: str | None
+    operation: str | None
+    winner: str | None
+    since_ms: int
+    until_ms: int | None
+
+    def takes(self, conflict: Conflict) -> bool:
+        """Whether it is one of them."""
+        outcome = conflict.outcome
+        return (
+            conflict.time_ms >= self.since_ms
+            and (self.until_ms is None or conflict.time_ms < self.until_ms)
+            and self.table in (None, conflict.table)
+            and self.rule in (None, conflict.rule)
+            and self.operation in (None, conflict.operation)
+            and self.writer in (None, conflict.writer, outcome.conflicting_writer)
+            and self.winner in (None, *_winners(outcome))
+        )
 
 
-@click.command()
+def _winners(outcome: Rejected) -> tuple[str | None, ...]:
+    """By what a winner may be named: writer, intent, operation, snapshot."""
+    snapshot = outcome.conflicting_snapshot_id
+    return (
+        outcome.conflicting_writer,
+        outcome.conflicting_intent_id,
+        outcome.conflicting_operation,
+        None if snapshot is None else str(snapshot),
+    )
+
+
+@click.command(
+    epilog="Times: 30s, 15m, 1h, 7d (ago), 2026-11-21, 2026-11-21T15:30, in UTC unless a zone is given. "
+    "Examples: firn conflicts --table db.events --since 2h   firn conflicts --winner compactor-0 --until 2026-11-21"
+)
 @click.option("--table", help="Of this table only.")
 @click.option("--rule", help="By this rule only.")
+@click.option("--operation", help="Of intents of this operation only, such as row-delta.")
 @click.option("--writer", help="Of this writer's intents, or lost against its commits.")
-@click.option("--since", "since_ms", type=_Duration(), metavar="1h", help="Not older than this.")
+@click.option("--winner", help="Lost against this writer, intent, snapshot or operation.")
+@click.option("--since", "since_ms", type=Moment(), metavar="TIME", help="Not older than this.")
+@click.option("--until", "until_ms", type=Moment(), metavar="TIME", help="Older than this.")
 @click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="At most this many.")
 @click.option("--follow", "-f", is_flag=True, help="Oldest first, and go on with what comes, until Ctrl-C.")
 @reaching
-def conflicts(
-    reach: Reach,
-    *,
-    table: str | None,
-    rule: str | None,
-    writer: str | None,
-    since_ms: int | None,
-    limit: int,
-    follow: bool,
-) -> None:
-    """List what was rejected and why, newest first. With --json one a line."""
-    oldest_ms = 0 if since_ms is None else time.time_ns() // 1_000_000 - since_ms
-
-    def wanted(conflict: Conflict) -> bool:
-        return (
-            conflict.time_ms >= oldest_ms
-            and table in (None, conflict.table)
-            and rule in (None, conflict.rule)
-            and writer in (None, conflict.writer, conflict.outcome.conflicting_writer)
-        )
-
+def conflicts(reach: Reach, *, limit: int, follow: bool, since_ms: int | None, **filters: Any) -> None:
+    """List what was rejected and why, newest first. With --json one a line, with all that is known of it."""
+    wanted = _Filter(since_ms=since_ms or 0, **filters)
+    table = wanted.table
     after = _end_of_events(reach) if follow else FIRST_ID
     pointers = reach.pointers() if table is None else _pointer_if_any(reach, table)
     budget = _Budget(SEGMENTS_MAX)
-    logged = journaled(pointers, reach.journal, oldest_ms=oldest_ms, may_read=budget.take)
+    logged = journaled(
+        pointers, reach.journal, oldest_ms=wanted.since_ms, newest_ms=wanted.until_ms, may_read=budget.take
+    )
     merged = heapq.merge(logged, _dead(reach), key=lambda conflict: conflict.time_ms, reverse=True)
-    found = list(islice(filter(wanted, merged), limit))
+    found = list(islice(filter(wanted.takes, merged), limit))
     if follow:
-        _follow(reach, found[::-1], after=after, wanted=wanted)
+        _follow(reach, found[::-1], after=after, wanted=wanted.takes)
         return
     if reach.output.as_json:
         for conflict in found:
@@ -125,27 +140,38 @@ def conflicts(
 
 
 def journaled(
-    pointers: Iterable[Pointer], journal: JournalFiles, *, oldest_ms: int, may_read: Callable[[], bool]
+    pointers: Iterable[Pointer],
+    journal: JournalFiles,
+    *,
+    oldest_ms: int,
+    newest_ms: int | None = None,
+    may_read: Callable[[], bool],
 ) -> Iterator[Conflict]:
-    """The rejections in the journals of these tables, newest first, back to `oldest_ms`.
+    """The rejections in the journals of these tables, newest first, from about `newest_ms` back to `oldest_ms`.
 
     `may_read` is asked before each segment. A journal that cannot be read is left out, with a warning.
     """
-    logs = [_journaled(pointer, journal, oldest_ms=oldest_ms, may_read=may_read) for pointer in pointers]
+    logs = [
+        _journaled(pointer, journal, oldest_ms=oldest_ms, newest_ms=newest_ms, may_read=may_read)
+        for pointer in pointers
+    ]
     return heapq.merge(*logs, key=lambda conflict: conflict.time_ms, reverse=True)
 
 
 def _journaled(
-    pointer: Pointer, journal: JournalFiles, *, oldest_ms: int, may_read: Callable[[], bool]
+    pointer: Pointer,
+    journal: JournalFiles,
+    *,
+    oldest_ms: int,
+    newest_ms: int | None,
+    may_read: Callable[[], bool],
 ) -> Iterator[Conflict]:
-    head = pointer.journal_head
+    newest_ms = None if newest_ms is None else newest_ms + SLACK_MS
     try:
-        while head is not None and may_read():
-            segment = journal.read(head)
-            if segment.batch.timestamp_ms < oldest_ms:
+        for segment in walk_back(journal, pointer.journal_head, newest_ms=newest_ms):
+            if segment.batch.timestamp_ms < oldest_ms or not may_read():
                 return
             yield from _rejections(segment)
-            head = segment.batch.previous_segment
     except (NotFound, CorruptFile, InvalidInput) as error:
         complain(f"firn: the journal of {shown(pointer.table)} cannot be read: {one_line(str(error))}")
 
@@ -171,19 +197,29 @@ def _dead(reach: Reach) -> list[Conflict]:
         async with reach.streams() as streams:
             letters = await newest_dead_letters(streams, limit=DEAD_LETTERS_MAX)
         return [
-            Conflict(
-                time_ms=letter_ms(letter_id), source="dead-letter", table=outcome.table, rule=outcome.rule,
-                outcome=outcome,
-            )
+            _of_letter(letter_id, letter, outcome)
             for letter_id, letter in reversed(letters)
             if not letter.journaled and (outcome := _outcome(letter.outcome)) is not None
-        ]  # fmt: skip
+        ]
 
     try:
         return reach.run(read())
     except Unavailable as error:
         complain(f"firn: dead letters are not shown: {one_line(str(error))}")
         return []
+
+
+def _of_letter(letter_id: str, letter: DeadLetter, outcome: Rejected) -> Conflict:
+    glance = glance_at(letter.payload)
+    return Conflict(
+        time_ms=letter_ms(letter_id),
+        source="dead-letter",
+        table=outcome.table,
+        rule=outcome.rule,
+        operation=None if glance is None else glance.operation,
+        writer=None if glance is None else glance.writer,
+        outcome=outcome,
+    )
 
 
 def _outcome(members: dict[str, Any]) -> Rejected | None:
@@ -232,7 +268,7 @@ def _of_event(event: Event) -> Conflict | None:
     if outcome is None:
         return None
     return Conflict(
-        time_ms=time.time_ns() // 1_000_000,
+        time_ms=_event_ms(event),
         source="event",
         table=outcome.table,
         rule=outcome.rule,
@@ -240,6 +276,13 @@ def _of_event(event: Event) -> Conflict | None:
         writer=event.data.get("writer"),
         outcome=outcome,
     )
+
+
+def _event_ms(event: Event) -> int:
+    try:
+        return int(datetime.fromisoformat(event.time).timestamp() * 1000)
+    except ValueError:
+        return now_ms()  # somebody else's event
 
 
 def _print_line(reach: Reach, conflict: Conflict) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
 import click
@@ -12,6 +11,7 @@ from firn.coordinator.cli.explained import snapshot_lines, story_lines
 from firn.coordinator.cli.output import complain
 from firn.coordinator.cli.reach import Reach, reaching, shards_of
 from firn.coordinator.cli.text import one_line
+from firn.coordinator.cli.times import now_ms
 from firn.coordinator.explain import Sources, snapshot_story_of, story_of
 from firn.coordinator.lookups import find_decision
 from firn.coordinator.queue_look import Place, places_of
@@ -53,7 +53,7 @@ def _intent(reach: Reach, intent_id: str, table: str | None) -> int:
     story = story_of(intent_id, sources=_sources(reach, intent_id, table), outcome=outcome, entries=entries)
     if reach.output.as_json:
         reach.output.document(story)
-    reach.output.lines(story_lines(story, now_ms=time.time_ns() // 1_000_000))
+    reach.output.lines(story_lines(story, now_ms=now_ms()))
     return EXIT_NO if story.state == "unknown" else EXIT_OK
 
 

@@ -94,6 +94,15 @@ class Reach:
         finally:
             await streams.close()
 
+    @asynccontextmanager
+    async def streams_if_any(self) -> AsyncIterator[IntentStreams]:
+        """The streams in Redis, for a command that can do without: whether it answers is not asked."""
+        streams = self._connectors.streams(self.settings)
+        try:
+            yield streams
+        finally:
+            await streams.close()
+
     @functools.cached_property
     def files(self) -> FileStore:
         """The files of tables."""

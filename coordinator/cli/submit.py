@@ -17,6 +17,7 @@ from firn.coordinator.cli.answers import (
     exit_code_of_answers,
 )
 from firn.coordinator.cli.exits import EXIT_OK
+from firn.coordinator.cli.foretell import foretell
 from firn.coordinator.cli.output import Column
 from firn.coordinator.cli.reach import Reach, reaching, shards_of
 from firn.coordinator.client import Answer
@@ -53,14 +54,19 @@ class Queued(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
 @click.option(
     "--timeout", type=click.FloatRange(min=0), default=60.0, show_default=True, help="Seconds to wait for outcomes."
 )
+@click.option(
+    "--dry-run", is_flag=True, help="Only say what would become of them now, and why; nothing is submitted or written."
+)
 @reaching
-def submit(reach: Reach, *, file: str, wait: bool, timeout: float) -> int:
+def submit(reach: Reach, *, file: str, wait: bool, timeout: float, dry_run: bool) -> int:
     """Submit intents: one JSON object, an array of them, or one a line.
 
     An intent without an intent-id gets one, and every intent its digest. All are checked before the first is submitted.
-    Exits with 1 when one was rejected, with 3 when an outcome could not be learnt.
+    Exits with 1 when one was rejected (with --dry-run: would be), with 3 when an outcome could not be learnt.
     """
     intents = intents_in(_read(file), where="standard input" if file == "-" else file, limits=reach.settings.limits)
+    if dry_run:
+        return foretell(reach, intents)
     return _wait(reach, intents, timeout_s=timeout) if wait else _queue(reach, intents)
 
 
