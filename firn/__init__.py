@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from firn.coordinator.dry_run import Forecast
     from firn.model.errors import FirnError, RejectedError, UnknownOutcome
     from firn.model.intent import ContentFile
+    from firn.model.operations.transaction import Unchanged
     from firn.model.outcome import Committed, Rejected
     from firn.storage.parquet_schema import arrow_schema
 
@@ -35,6 +36,7 @@ __all__ = [
     "RejectedError",
     "TableView",
     "Ticket",
+    "Unchanged",
     "Unknown",
     "UnknownOutcome",
     "ViewFound",
@@ -55,6 +57,7 @@ _HOMES: Final = {
     "RejectedError": "firn.model.errors",
     "TableView": "firn.coordinator.client.table_view",
     "Ticket": "firn.coordinator.client.sync_client",
+    "Unchanged": "firn.model.operations.transaction",
     "Unknown": "firn.coordinator.client.answers",
     "UnknownOutcome": "firn.model.errors",
     "ViewFound": "firn.coordinator.client.view_found",

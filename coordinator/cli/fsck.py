@@ -38,7 +38,13 @@ def fsck(reach: Reach, *, tables: tuple[str, ...], all_tables: bool, deep: bool)
         tables = tuple(p.table for p in reach.pointers() if not p.dropped)
 
     def check(pointer: Pointer) -> Verdict:
-        return check_table(pointer, files=reach.files, limits=reach.settings.limits, deep=deep)
+        return check_table(
+            pointer,
+            files=reach.files,
+            limits=reach.settings.limits,
+            deep=deep,
+            pointer_of=lambda table: reach.pointer(table, dropped=True),
+        )
 
     verdicts = [check_moving_table(_reader_of(reach, table), check) for table in tables]
     if reach.output.as_json:

@@ -7,6 +7,7 @@ from firn.coordinator.client.layout_operations import LayoutOperations
 from firn.coordinator.client.ref_operations import RefOperations
 from firn.coordinator.client.submitting import Submitted_co
 from firn.coordinator.client.table_operations import TableOperations
+from firn.coordinator.client.transactions import Transactions
 from firn.coordinator.client.view_operations import ViewOperations
 from firn.model.intent import Intent
 
@@ -17,8 +18,9 @@ class Operations(
     LayoutOperations[Submitted_co],
     TableOperations[Submitted_co],
     ViewOperations[Submitted_co],
+    Transactions[Submitted_co],
 ):
-    """All operations on tables and views."""
+    """All operations on tables and views, one by one or together."""
 
 
 class Intents(Operations[Intent]):

@@ -12,11 +12,11 @@ from firn.coordinator.fsck.contents import Contents
 from firn.coordinator.fsck.evidence import Evidence, Version
 from firn.coordinator.fsck.finding import Finding
 from firn.model.ancestry import ancestors_of
+from firn.model.effects import effects_on
 from firn.model.intent import OPERATIONS, Append, DeleteFiles, Replace
 from firn.model.journal import Checkpoint, Segment
 from firn.model.manifest import Status
 from firn.model.metadata import TableMetadata
-from firn.model.outcome import Committed
 
 MAKING_SNAPSHOTS: Final = frozenset({OPERATIONS[Append], OPERATIONS[DeleteFiles], OPERATIONS[Replace]})
 """Operations that always become a new snapshot. Others may be told of one that was there before: a table that is taken
@@ -127,11 +127,13 @@ def _claims(segment: Segment) -> tuple[dict[int, _Claims], set[int]]:
     claims: dict[int, _Claims] = {}
     made: set[int] = set()
     for decided in segment.decided:
-        if isinstance(decided.outcome, Committed) and decided.outcome.snapshot_id is not None:
-            claim = claims.setdefault(decided.outcome.snapshot_id, _Claims())
-            if decided.operation in MAKING_SNAPSHOTS:
+        for effect in effects_on(segment.batch.table, decided):
+            if effect.snapshot_id is None:
+                continue
+            claim = claims.setdefault(effect.snapshot_id, _Claims())
+            if effect.operation in MAKING_SNAPSHOTS:
                 claim.certain += 1
-                made.add(decided.outcome.snapshot_id)
+                made.add(effect.snapshot_id)
             else:
                 claim.others += 1
     return claims, made

@@ -7,7 +7,9 @@ from typing import Final, Literal
 
 import msgspec
 
-InvariantName = Literal["exactly-once", "linear-history", "content-agrees", "no-doubles", "nothing-missing"]
+InvariantName = Literal[
+    "exactly-once", "linear-history", "content-agrees", "no-doubles", "nothing-missing", "all-or-nothing"
+]
 
 INVARIANTS: Final[Mapping[InvariantName, str]] = {
     "exactly-once": "every committed intent is in the table exactly once, and is decided once",
@@ -15,6 +17,7 @@ INVARIANTS: Final[Mapping[InvariantName, str]] = {
     "content-agrees": "every file that a snapshot names is what its reference says it is",
     "no-doubles": "no file is live twice, no manifest is listed twice, no row id is given twice",
     "nothing-missing": "every file that the table reaches is there",
+    "all-or-nothing": "a transaction is in the journals of all its tables, or in none",
 }
 """What must hold, by name."""
 

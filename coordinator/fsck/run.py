@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from firn.coordinator.fsck.all_or_nothing import PointerOf, all_or_nothing
 from firn.coordinator.fsck.content_agrees import content_agrees, files_agree
 from firn.coordinator.fsck.contents import Contents, file_sizes, read_contents
 from firn.coordinator.fsck.evidence import gather
@@ -53,9 +54,12 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
         return tuple(finding for finding in self.findings if finding.invariant == invariant)
 
 
-def check_table(pointer: Pointer, *, files: FileStore, limits: Limits, deep: bool = False) -> Verdict:
+def check_table(
+    pointer: Pointer, *, files: FileStore, limits: Limits, deep: bool = False, pointer_of: PointerOf | None = None
+) -> Verdict:
     """Check everything that can be checked of a table or view from what is stored; `deep` opens data files, too.
 
+    With `pointer_of` (pointers of other tables, by name) its transactions are looked for in the others' journals.
     A dropped table's journal is checked, and not its files, which may be gone for good reasons. Blocking. Raises
     Unavailable when a store does not answer.
     """
@@ -78,6 +82,8 @@ def check_table(pointer: Pointer, *, files: FileStore, limits: Limits, deep: boo
     findings += view.findings
     findings += linear_history(evidence)
     findings += exactly_once(evidence, contents)
+    if pointer_of is not None:
+        findings += all_or_nothing(evidence, pointer_of=pointer_of, journal=journal)
     return Verdict(
         table=pointer.table,
         checked=Checked(

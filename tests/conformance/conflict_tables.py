@@ -22,6 +22,7 @@ from firn.model.intent import (
     Replace,
     ReplacePartitions,
     RowDelta,
+    Transaction,
     ValueMap,
 )
 from firn.model.operations.upkeep import ExpireSnapshots, UpdateProperties, UpgradeFormat
@@ -208,8 +209,9 @@ class ConflictTable:
             common["branch"] = step["branch"]
         match step["op"]:
             case "transaction":
-                (only,) = step["ops"]
-                return self.intent(only, base=base)
+                members = [self.intent(one, base=base) for one in step["ops"]]
+                own = (msgspec.structs.replace(member, intent_id=common["intent_id"]) for member in members)
+                return Transaction(members=tuple(own), **common)
             case "append":
                 return Append(data_files=self.data_files(step["add"]), **common)
             case "delete" if "remove" in step:

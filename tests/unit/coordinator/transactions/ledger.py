@@ -6,8 +6,10 @@ from typing import Any
 
 import msgspec
 
+from firn.coordinator.fsck.run import check_table
 from firn.model.operations.transaction import Member, Transaction, Unchanged
 from firn.model.outcome import Committed
+from firn.storage.pointers import Pointers
 from tests.unit.coordinator.workbench import Workbench, create, new_id
 
 A, B, C = "db.a", "db.b", "db.c"
@@ -42,3 +44,11 @@ def snapshot_of(outcome: Any, member: int) -> int:
     made = outcome.details["members"][member]["snapshot-id"]
     assert isinstance(made, int)
     return made
+
+
+async def fsck(bench: Workbench, *tables: str) -> None:
+    """Nothing is wrong with the tables, but that their data files were never written."""
+    pointers = {name: (await Pointers(bench.zookeeper.connect()).read(name)).pointer for name in tables}
+    for pointer in pointers.values():
+        verdict = check_table(pointer, files=bench.files, limits=bench.limits, pointer_of=pointers.__getitem__)
+        assert [f for f in verdict.findings if f.message != "the data file is gone"] == []
