@@ -12,6 +12,7 @@ import msgspec
 import structlog
 
 from firn.coordinator.config import Settings
+from firn.coordinator.disturbances import Disturbances
 from firn.coordinator.http_server import Health, HttpServer
 from firn.coordinator.intake import Intake
 from firn.coordinator.lane import Workshop
@@ -20,14 +21,18 @@ from firn.coordinator.metrics import Metrics
 from firn.coordinator.ownership import Ownership
 from firn.coordinator.pages.site import Site
 from firn.coordinator.pages.survey import Survey
+from firn.coordinator.pending import Pending
 from firn.coordinator.publish import Publisher
 from firn.coordinator.replay.holds import Hold
+from firn.coordinator.replay.working import Working
+from firn.coordinator.reservations import Reservations
 from firn.coordinator.table_catalogs import TableCatalogs
 from firn.coordinator.table_locations import TableLocations
 from firn.coordinator.table_reader import TableReader
 from firn.coordinator.version import VERSION
 from firn.coordinator.waiting import WaitingIntents
-from firn.model.errors import AlreadyExists, FirnError, Misconfigured
+from firn.model.errors import AlreadyExists, FirnError, InvalidInput, Misconfigured
+from firn.model.journal import Segment
 from firn.model.sharding import shard_of
 from firn.storage.file_system_tables import FileSystemTables
 from firn.storage.files import FileStore
@@ -95,6 +100,7 @@ class Daemon:
             wall_ms=wall_ms,
             connected=self._wait_connected,
             waiting=self._holds,
+            landed=self._landed,
         )
         self.lanes = Lanes(shop)
         self.ownership = Ownership(
@@ -104,6 +110,8 @@ class Daemon:
             metrics=self.metrics,
             on_release=self._release_shards,
         )
+        self._reservations = Reservations(streams, limits=limits)
+        self._disturbances = Disturbances(self._reservations, streams, daemon=self.member, wall_ms=wall_ms)
         self._waiting = WaitingIntents(
             streams, shards=settings.daemon.shards, limits=limits, under_way=self.lanes.under_way
         )
@@ -144,6 +152,7 @@ class Daemon:
             ("ownership", self.ownership.run()),
             ("intake", self.intake.run()),
             ("lane sweep", self.lanes.sweep()),
+            ("disturbances", self._disturbances.run()),
         ):
             self._tasks.append(asyncio.create_task(work, name=name))
         self._log.info("daemon started", version=VERSION, http=url, warehouse=self._settings.warehouse.location)
@@ -229,7 +238,16 @@ class Daemon:
         self.intake.forget(shards)
 
     async def _holds(self, table: str) -> tuple[Hold, ...]:
-        return await self._waiting.holds(table)
+        """What waits in the table's stream needs, and what was reserved."""
+        try:
+            reserved = (await self._reservations.of(table)).holds()
+        except InvalidInput as error:  # more notes than anybody of ours leaves
+            self._log.warning("reservations not read", table=table, reason=str(error))
+            reserved = ()
+        return (*reserved, *await self._waiting.holds(table))
+
+    def _landed(self, working: Working, segment: Segment, pendings: Sequence[Pending]) -> None:
+        self._disturbances.landed(working, segment, pendings)
 
     def _settled(self, entries: Sequence[tuple[int, str]]) -> None:
         self.lanes.settled(entries)

@@ -27,7 +27,7 @@ from firn.coordinator.replay.decision import Refused
 from firn.coordinator.replay.holds import Hold, holds_of
 from firn.coordinator.replay.places import chooses_places, may_make
 from firn.coordinator.replay.transaction import UnreadableTableError
-from firn.coordinator.replay.working import Attempt, Placement
+from firn.coordinator.replay.working import Attempt, Placement, Working
 from firn.coordinator.table_catalogs import TableCatalogs
 from firn.coordinator.table_locations import LOCATIONS_LOCK, TableLocations
 from firn.coordinator.table_reader import TableReader
@@ -37,7 +37,7 @@ from firn.coordinator.transaction_tables import TransactionTables
 from firn.model.errors import CorruptFile, Fenced, InvalidInput, Misconfigured, NotFound, Unavailable
 from firn.model.identifiers import uuid7
 from firn.model.intent import Intent
-from firn.model.journal import Retried
+from firn.model.journal import Retried, Segment
 from firn.model.limits import Limits
 from firn.model.operations.transaction import Transaction
 from firn.model.operations.upkeep import ExpireSnapshots
@@ -78,6 +78,8 @@ class Workshop(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """Waits until the ZooKeeper session is connected."""
     waiting: Callable[[str], Awaitable[tuple[Hold, ...]]]
     """What work that is in no lane needs of a table."""
+    landed: Callable[[Working, Segment, Sequence[Pending]], None]
+    """Hears of every table that a batch changed, and how."""
 
 
 class Lane:
@@ -278,6 +280,7 @@ class Lane:
             case Won(versions=versions):
                 for part in prepared.parts:
                     self._advance(part, versions)
+                    shop.landed(part.working, part.segment, batch)
                 self._followed = leases[0].token if self.table in versions else None
                 metrics.batches.labels("won").inc()
                 metrics.batch_intents.observe(len(batch))

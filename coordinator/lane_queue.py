@@ -162,7 +162,7 @@ class LaneQueue:
         batch = self._late(now_ms)
         while self._stretches and not self._stretches[0]:
             self._stretches.popleft()
-        if not self._stretches:
+        if not self._stretches or any(is_alone(p.decoded.intent) for p in batch):
             return batch
         stretch, limits = self._stretches[0], self._limits
         if stretch.alone:
@@ -197,15 +197,21 @@ class LaneQueue:
         return pending
 
     def _late(self, now_ms: int) -> list[Pending]:
-        """Those whose deadline has passed, refused: they cost a batch nothing, so they need not wait to be due."""
+        """Those whose deadline has passed, refused: they cost a batch nothing, so they need not wait to be due.
+
+        One that is a batch of its own is one now, too.
+        """
         late: list[Pending] = []
         while self._deadlines and len(late) < self._limits.batch_intents_max:
             deadline_ms, _, place = self._deadlines[0]
-            if not place.taken and deadline_ms >= now_ms:
+            alone = is_alone(place.pending.decoded.intent)
+            if not place.taken and (deadline_ms >= now_ms or (alone and late)):
                 break
             heapq.heappop(self._deadlines)
             if not place.taken:
                 late.append(unless_late(self._take(place), now_ms=now_ms))
+                if alone:
+                    break
         return late
 
     def _overdue(self, line: Line) -> tuple[int, int]:

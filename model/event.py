@@ -1,8 +1,9 @@
 """Events for live consumers: CloudEvents 1.0 in structured JSON, a projection of the journal.
 
 Types: ``firn.table.committed`` and ``firn.view.committed`` (one per swap that changed metadata: the metadata log),
-``firn.intent.rejected`` (one per rejection: the conflict log) and ``firn.intent.dead-lettered``. An event's id is
-derived from the batch or intent, so that a consumer can drop one that is delivered twice.
+``firn.intent.rejected`` (one per rejection: the conflict log), ``firn.intent.dead-lettered`` and
+``firn.reservation.disturbed``. An event's id is derived from the batch or intent, so that a consumer can drop one that
+is delivered twice.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import msgspec
 from firn.model.effects import effects_on
 from firn.model.journal import Segment, committed
 from firn.model.outcome import Rejected
+from firn.model.reservation import Disturbance, Reservation
 
 SOURCE: Final = "firn"
 
@@ -93,6 +95,20 @@ def rejection_event(
         subject=outcome.table,
         time=_time(timestamp_ms),
         data=msgspec.to_builtins(outcome) | {name: value for name, value in asked.items() if value is not None},
+    )
+
+
+def disturbance_event(reservation: Reservation, disturbance: Disturbance, *, daemon: str) -> Event:
+    """The event that a commit touched what somebody had reserved, for the holder who does not renew all the time."""
+    reserved = msgspec.to_builtins(reservation)
+    reserved.pop("scope", None)  # the holder knows, and it may be long
+    return Event(
+        id=f"{disturbance.batch}/{reservation.reservation_id}",
+        source=f"{SOURCE}/{daemon}",
+        type="firn.reservation.disturbed",
+        subject=reservation.table,
+        time=_time(disturbance.timestamp_ms),
+        data={**reserved, "reserved": str(reservation.scope), "disturbance": msgspec.to_builtins(disturbance)},
     )
 
 

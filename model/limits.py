@@ -31,6 +31,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Intents of one table that are held in memory; the rest waits in its stream."""
     held_back_tables_max: int = 10_000
     """Tables of which intents wait in their stream at once; past it the daemon takes nothing until lanes drain."""
+    reservation_ms_max: int = 3_600_000
+    """How long a reservation may live without being renewed."""
     waiting_scan_entries_max: int = 200_000
     """Stream entries looked at for intents that wait, when an expiry must not take away what they were planned on."""
     transaction_members_max: int = 1_000

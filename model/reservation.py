@@ -30,14 +30,14 @@ DISTURBANCES_MAX: Final = 20
 FILES_LISTED_MAX: Final = 10
 
 
-class ReservedPartition(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=True):
+class ReservedPartition(msgspec.Struct, frozen=True, rename="kebab"):
     """A partition by its spec and values, in the form that content files have them in."""
 
     spec_id: FieldId
     partition: tuple[Any, ...] = ()
 
 
-class Scope(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown_fields=True, omit_defaults=True):
+class Scope(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_defaults=True):
     """What work is on: data files, or partitions, or rows that match a filter; with none of them the whole branch."""
 
     branch: Name = MAIN_BRANCH
@@ -63,9 +63,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", forbid_un
         return f"all {where}" if self.row_filter is None else f"rows {where} by a filter"
 
 
-class Reservation(
-    msgspec.Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown_fields=True, omit_defaults=True
-):
+class Reservation(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_defaults=True):
     """A lease on nothing but attention. Times are milliseconds since 1970-01-01 UTC by Redis's clock.
 
     `base_snapshot_id` is what the work was planned on: it is kept from expiry until `until_ms`.

@@ -70,7 +70,8 @@ class Operation(
     `intent_id` is a UUIDv7 made by the writer; submitting the same intent again must keep it. `writer` with
     `writer_sequence` (rising) makes a streaming writer's epochs exactly-once even when it makes new intents for them.
     `deadline_ms` is a time (ms since 1970-01-01 UTC) after which the intent must not be applied any more.
-    `digest` is `digest_of(intent)`: it lets the daemon see that an entry was damaged on its way.
+    `digest` is `digest_of(intent)`: it lets the daemon see that an entry was damaged on its way. `reservation_id` names
+    the reservation under which the work was done: it ends when the intent is committed.
     """
 
     intent_id: str
@@ -83,3 +84,4 @@ class Operation(
     priority: Literal["ingest", "maintenance"] = "ingest"
     summary: dict[str, str] = {}
     digest: str | None = None
+    reservation_id: Annotated[str, msgspec.Meta(min_length=1, max_length=64)] | None = None

@@ -130,6 +130,17 @@ def test_an_intent_whose_deadline_passes_is_refused_in_the_next_batch_wherever_i
     ]
 
 
+def test_a_late_intent_that_is_a_batch_of_its_own_stays_one() -> None:
+    drop = pending(DropTable(intent_id=new_id(), table=TABLE, deadline_ms=NOW_MS - 5))
+    late = (ingest("late", deadline_ms=NOW_MS - 9), ingest("later", deadline_ms=NOW_MS - 1))
+    queue = queue_of(ingest("a"), drop, *late)
+    assert batches(queue) == [
+        ["(deadline-passed late)", "a"],
+        ["(deadline-passed DropTable)"],
+        ["(deadline-passed later)"],
+    ]
+
+
 def test_what_is_put_back_comes_before_the_others_in_its_order() -> None:
     queue = queue_of(ingest("c"), maintenance("z"))
     queue.put_back([ingest("a"), maintenance("y"), ingest("b")])
