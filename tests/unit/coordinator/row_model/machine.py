@@ -1,0 +1,240 @@
+"""A Hypothesis state machine: writers plan statements on what they see, and submit them when they like."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, ClassVar
+
+from hypothesis import assume, note
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from firn.coordinator.fsck.run import check_table
+from firn.model.intent import CreateTable
+from firn.model.metadata import TableMetadata
+from firn.model.outcome import Committed, Outcome
+from firn.storage.pointers import Pointers
+from tests.unit.coordinator.row_model.author import Author, Choices, View
+from tests.unit.coordinator.row_model.curator import Curator
+from tests.unit.coordinator.row_model.faulty_bench import FAULTS, Fault, FaultyBench
+from tests.unit.coordinator.row_model.file_maker import FileMaker
+from tests.unit.coordinator.row_model.reading import TableReading
+from tests.unit.coordinator.row_model.table_model import Planned, TableModel
+from tests.unit.coordinator.workbench import TABLE, new_id
+
+SCHEMA: dict[str, Any] = {
+    "type": "struct",
+    "fields": [
+        {"id": 1, "name": "id", "type": "long", "required": True},
+        {"id": 2, "name": "region", "type": "string", "required": False},
+        {"id": 3, "name": "v", "type": "long", "required": True},
+        {"id": 4, "name": "vid", "type": "long", "required": True},
+    ],
+}
+BY_REGION: dict[str, Any] = {
+    "spec-id": 0,
+    "fields": [{"source-id": 2, "field-id": 1000, "name": "region", "transform": "identity"}],
+}
+
+FILE_PLANS = (
+    "append", "append", "append", "stage", "delete_files", "delete_where", "overwrite_where", "replace_partitions",
+    "copy_on_write", "copy_on_write", "merge_on_read", "merge_on_read", "merge_on_read", "equality", "compaction",
+    "compaction", "rewrite_deletes", "rewrite_manifests",
+)  # fmt: skip
+TABLE_PLANS = (
+    "create_ref", "create_ref", "remove_ref", "rename_branch", "rollback", "set_current", "fast_forward",
+    "cherry_pick", "publish", "publish", "add_column", "rename_column", "drop_column", "update_spec",
+    "upgrade", "properties", "expire",
+)  # fmt: skip
+WAITING_MAX = 8
+
+
+class RowMachine(RuleBasedStateMachine):
+    """Whatever is committed does to the rows what its statement says, in the order of the journal."""
+
+    format_version: ClassVar[int] = 2
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.runner = asyncio.Runner()
+        self.bench = FaultyBench()
+        self.maker = FileMaker(self.bench.files)
+        self.reading = TableReading(self.bench.files)
+        self.author = Author(self.maker, self.reading)
+        self.curator = Curator(self.maker, self.bench.files)
+        self.waiting: list[Planned] = []
+        self.planned: dict[str, Planned] = {}
+        self.decided: dict[str, Outcome] = {}
+        self.staged = 0
+        self.sound = True
+
+    @initialize(partitioned=st.booleans(), data=st.data())
+    def create(self, partitioned: bool, data: st.DataObject) -> None:
+        """The table with some rows."""
+        create = CreateTable(
+            intent_id=new_id(),
+            table=TABLE,
+            schema=SCHEMA,
+            partition_spec=BY_REGION if partitioned else None,
+            format_version=self.format_version,
+        )
+        self.runner.run(self.bench.start())
+        self.runner.run(self.bench.commit(create))
+        self.runner.run(self.bench.news())
+        self.metadata = self._read()
+        self.model = TableModel(self.metadata)
+        choices = _choices(data)
+        for _ in range(2):
+            self._plan("append", choices)
+        self._submit([self.waiting.pop() for _ in range(2)], "none", [])
+
+    # -- rules -------------------------------------------------------------------------------------------------------
+
+    @precondition(lambda self: len(self.waiting) < WAITING_MAX)
+    @rule(kinds=st.lists(st.sampled_from(FILE_PLANS), min_size=1, max_size=4), data=st.data())
+    def plan_files(self, kinds: list[str], data: st.DataObject) -> None:
+        """Writers plan statements on what they see now, which is the same."""
+        for kind in kinds:
+            self._plan(kind, _choices(data))
+
+    @precondition(lambda self: len(self.waiting) < WAITING_MAX)
+    @rule(kind=st.sampled_from(TABLE_PLANS), data=st.data())
+    def plan_table(self, kind: str, data: st.DataObject) -> None:
+        """Somebody plans a change of the table."""
+        self._plan(kind, _choices(data))
+
+    @precondition(lambda self: self.waiting)
+    @rule(data=st.data(), fault=st.sampled_from(("none",) * 8 + FAULTS))
+    def submit(self, data: st.DataObject, fault: Fault) -> None:
+        """Some of what was planned is queued, in any order, maybe with what was decided before."""
+        choices = _choices(data)
+        batch = [self.waiting.pop(choices.number(0, len(self.waiting) - 1))]
+        while self.waiting and choices.number(0, 3):
+            batch.append(self.waiting.pop(choices.number(0, len(self.waiting) - 1)))
+        again = [choices.one_of(list(self.decided))] if self.decided and choices.number(0, 4) == 4 else []
+        note(f"submit {[one.kind for one in batch]} with {fault}, again {[self.planned[i].kind for i in again]}")
+        self._submit(batch, fault, again)
+
+    def teardown(self) -> None:
+        """Everything is submitted, and the table is checked as a whole."""
+        try:
+            if hasattr(self, "model") and self.sound:
+                if self.waiting:
+                    self._submit(self.waiting, "none", [])
+                self._check_whole()
+        finally:
+            self.runner.run(self.bench.stop())
+            self.runner.close()
+
+    # -- planning ----------------------------------------------------------------------------------------------------
+
+    def _plan(self, kind: str, choices: Choices) -> None:
+        view = self._view(choices)
+        planned: Planned | None
+        match kind:
+            case "stage":
+                self.staged += 1
+                planned = self.author.stage(view, choices, wap_id=f"w{self.staged}")
+            case "delete_files" if not view.files:
+                planned = None
+            case "rewrite_manifests" | "add_column" | "rename_column" | "drop_column" | "update_spec":
+                planned = getattr(self.curator, kind)(view, choices)
+            case "upgrade" if self.metadata.format_version == 3:
+                planned = None
+            case "upgrade":
+                planned = self.curator.upgrade(view)
+            case _ if kind in TABLE_PLANS:
+                planned = getattr(self.curator, kind)(view, self.model, choices)
+            case _:
+                planned = getattr(self.author, kind)(view, choices)
+        if planned is None:
+            return
+        note(f"planned {planned.kind} on {planned.branch} as {planned.intent.intent_id[-6:]}: {_told(planned)}")
+        self.planned[planned.intent.intent_id] = planned
+        self.waiting.append(planned)
+
+    def _view(self, choices: Choices) -> View:
+        branches = self.model.branches()
+        branch = branches[0] if len(branches) == 1 or choices.number(0, 2) else choices.one_of(branches)
+        head = self.model.head(branch)
+        return View(
+            metadata=self.metadata,
+            branch=branch,
+            head=head,
+            files=self.reading.files_at(self.metadata, head),
+            rows=self.model.rows_at(head),
+            mark=len(self.model.landed),
+        )
+
+    # -- deciding ----------------------------------------------------------------------------------------------------
+
+    def _submit(self, batch: list[Planned], fault: Fault, again: list[str]) -> None:
+        self.sound = False
+        repeated = [self.planned[intent_id].intent for intent_id in again]
+        outcomes = self.runner.run(self.bench.decide([one.intent for one in batch], fault, again=repeated))
+        told = {outcome.intent_id: outcome for outcome in outcomes}
+        for intent_id in again:
+            assert told[intent_id] == self.decided[intent_id], "a second outcome for one intent"
+        segments = self.runner.run(self.bench.news())
+        decided = [record for segment in segments for record in segment.decided]
+        assert sorted(record.intent_id for record in decided) == sorted(one.intent.intent_id for one in batch)
+        self.metadata = self._read()
+        made: int | None = None
+        for record in decided:
+            planned, outcome = self.planned[record.intent_id], told[record.intent_id]
+            self.decided[record.intent_id] = outcome
+            note(f"{planned.kind} {planned.intent.intent_id[-6:]}: {_answer(outcome)}")
+            if made is not None and getattr(outcome, "snapshot_id", None) != made:
+                self._compare(made)
+                made = None
+            if isinstance(outcome, Committed):
+                made = self.model.commit(planned, outcome) or made
+            else:
+                self.model.refuse(planned, outcome)
+            assume(not self.model.has_twins)
+        if made is not None:
+            self._compare(made)
+        self._check_table()
+        self.sound = True
+
+    def _compare(self, snapshot_id: int) -> None:
+        if self.metadata.snapshot_by_id(snapshot_id) is not None:
+            self.model.compare(snapshot_id, self.reading.rows_at(self.metadata, snapshot_id), self.metadata)
+
+    def _check_table(self) -> None:
+        metadata, model = self.metadata, self.model
+        assert {name: (ref.type, ref.snapshot_id) for name, ref in metadata.refs.items()} == model.refs
+        assert {s.snapshot_id for s in metadata.snapshots} == set(model.versions)
+        assert {f.field_id: f.name for f in metadata.current_schema.fields} == {
+            i: name for i, (name, _) in model.columns.items()
+        }
+        assert {k: metadata.properties.get(k) for k in model.properties} == model.properties
+        assert metadata.format_version == model.format_version
+        for kind, target in model.refs.values():
+            if kind == "branch":
+                self._compare(target)
+
+    def _check_whole(self) -> None:
+        for number in self.model.versions:
+            self._compare(number)
+        versioned = self.runner.run(Pointers(self.bench.zookeeper.connect()).read(TABLE))
+        verdict = check_table(versioned.pointer, files=self.bench.files, limits=self.bench.limits)
+        assert verdict.ok, verdict.findings
+
+    def _read(self) -> TableMetadata:
+        return self.runner.run(self.bench.metadata())
+
+
+def _choices(data: st.DataObject) -> Choices:
+    return Choices(lambda least, most: data.draw(st.integers(least, most)))
+
+
+def _told(planned: Planned) -> str:
+    effect = getattr(planned.effect, "condition", None)
+    return f"{effect or ''} {getattr(planned.intent, 'isolation', '')}"
+
+
+def _answer(outcome: Outcome) -> str:
+    if isinstance(outcome, Committed):
+        return f"committed as {outcome.snapshot_id}"
+    return f"rejected by {outcome.rule}: {outcome.message}"
