@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from firn.coordinator.client.async_client import AsyncClient, AsyncTicket
     from firn.coordinator.client.data_files import data_files_from_parquet
     from firn.coordinator.client.operations import Intents
+    from firn.coordinator.client.reservations import ReservedError
     from firn.coordinator.client.sync_client import Client, Ticket
     from firn.coordinator.client.table_view import TableView
     from firn.coordinator.client.view_found import ViewFound
@@ -34,6 +35,7 @@ __all__ = [
     "Intents",
     "Rejected",
     "RejectedError",
+    "ReservedError",
     "TableView",
     "Ticket",
     "Unchanged",
@@ -55,6 +57,7 @@ _HOMES: Final = {
     "Intents": "firn.coordinator.client.operations",
     "Rejected": "firn.model.outcome",
     "RejectedError": "firn.model.errors",
+    "ReservedError": "firn.coordinator.client.reservations",
     "TableView": "firn.coordinator.client.table_view",
     "Ticket": "firn.coordinator.client.sync_client",
     "Unchanged": "firn.model.operations.transaction",

@@ -12,6 +12,7 @@ from firn.coordinator.client.answers import Answer, Unknown
 from firn.coordinator.client.async_client import AsyncClient, AsyncTicket
 from firn.coordinator.client.operations import Intents
 from firn.coordinator.client.options import ClientOptions, IntentOptions, TableOptions
+from firn.coordinator.client.reservations import AsyncReservation, ReservationOptions, ReservedError, SyncReservation
 from firn.coordinator.client.sync_client import Client, Ticket
 from firn.coordinator.client.table_view import TableView
 from firn.coordinator.client.view_found import ViewFound
@@ -22,11 +23,15 @@ if TYPE_CHECKING:
 __all__ = [
     "Answer",
     "AsyncClient",
+    "AsyncReservation",
     "AsyncTicket",
     "Client",
     "ClientOptions",
     "IntentOptions",
     "Intents",
+    "ReservationOptions",
+    "ReservedError",
+    "SyncReservation",
     "TableOptions",
     "TableView",
     "Ticket",

@@ -12,8 +12,10 @@ from firn.coordinator.client.answers import Answer, committed
 from firn.coordinator.client.delivery import Delivery, Waiting
 from firn.coordinator.client.operations import Operations
 from firn.coordinator.client.options import RESUBMIT_AFTER_S, UNRESOLVED_MAX, ClientOptions
+from firn.coordinator.client.reservations import AsyncReservation, ReservationOptions, reservation_of
 from firn.coordinator.client.table_view import TableFinder, TableView
 from firn.coordinator.client.view_found import ViewFound
+from firn.coordinator.reservations import Board, Reservations
 from firn.model.errors import Misconfigured
 from firn.model.intent import Intent
 from firn.model.outcome import Committed, Outcome
@@ -78,6 +80,7 @@ class AsyncClient(Operations[Coroutine[Any, Any, AsyncTicket]]):
             resubmit_after_s=options.get("resubmit_after_s", RESUBMIT_AFTER_S),
             unresolved_max=options.get("unresolved_max", UNRESOLVED_MAX),
         )
+        self._reservations = Reservations(self._streams)
         files = options.get("files")
         self._files = open_files({"file": {}}) if files is None else files
         self._finder = TableFinder(
@@ -122,6 +125,14 @@ class AsyncClient(Operations[Coroutine[Any, Any, AsyncTicket]]):
     async def view(self, name: str) -> ViewFound:
         """The view as it is now, to change it; raises as `table` does."""
         return await self._finder.find_view(name)
+
+    def begin(self, table: str, **options: Unpack[ReservationOptions]) -> AsyncReservation:
+        """Early notice of work on a table, which refuses nobody's commit: ``async with client.begin(…) as mine``."""
+        return reservation_of(self._reservations, table, options)
+
+    async def reserved(self, table: str) -> Board:
+        """Who is at work on a table, and what has disturbed them."""
+        return await self._reservations.of(table)
 
     async def close(self) -> None:
         """Stop; tickets without an outcome become `Unknown`. What was submitted may still be committed."""

@@ -45,7 +45,7 @@ class IntentOptions(TypedDict, total=False):
     `intent_id`: made by the client unless given, which is how an intent of an earlier process is submitted again.
     `writer` with `writer_sequence`: a streaming writer and its rising epoch. `deadline`: a time with time zone after
     which it must not be applied. `priority`: ``maintenance`` gives way to ``ingest``. `summary` goes into the
-    snapshot's summary.
+    snapshot's summary. `reservation_id`: what the work was done under (`begin`); it ends with the commit.
     """
 
     intent_id: str
@@ -55,6 +55,7 @@ class IntentOptions(TypedDict, total=False):
     deadline: datetime
     priority: Literal["ingest", "maintenance"]
     summary: Mapping[str, str]
+    reservation_id: str
 
 
 class BranchOptions(IntentOptions, total=False):

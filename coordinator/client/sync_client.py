@@ -17,8 +17,10 @@ from firn.coordinator.client.answers import Answer, Unknown, committed
 from firn.coordinator.client.async_client import DEFAULT_URL, AsyncClient, AsyncTicket
 from firn.coordinator.client.operations import Operations
 from firn.coordinator.client.options import ClientOptions
+from firn.coordinator.client.reservations import AsyncReservation, ReservationOptions, SyncReservation
 from firn.coordinator.client.table_view import TableView
 from firn.coordinator.client.view_found import ViewFound
+from firn.coordinator.reservations import Board
 from firn.model.errors import Unavailable
 from firn.model.intent import Intent
 from firn.model.outcome import Committed, Outcome
@@ -113,6 +115,21 @@ class Client(Operations[Ticket]):
     def view(self, name: str) -> ViewFound:
         """The view as it is now, to change it; raises as `table` does."""
         return self._running().call(lambda client: client.view(name))
+
+    def begin(self, table: str, **options: Unpack[ReservationOptions]) -> SyncReservation:
+        """Early notice of work on a table, which refuses nobody's commit: ``with client.begin(…) as mine``."""
+        made: list[AsyncReservation] = []
+
+        async def work(client: AsyncClient, do: Callable[[AsyncReservation], Coroutine[Any, Any, Any]]) -> Any:
+            if not made:
+                made.append(client.begin(table, **options))
+            return await do(made[0])
+
+        return SyncReservation(lambda do: self._running().call(lambda client: work(client, do)))
+
+    def reserved(self, table: str) -> Board:
+        """Who is at work on a table, and what has disturbed them."""
+        return self._running().call(lambda client: client.reserved(table))
 
     def close(self) -> None:
         """Stop; tickets without an outcome become `Unknown`. What was submitted may still be committed."""
