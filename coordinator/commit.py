@@ -14,7 +14,6 @@ from firn.coordinator.batch_record import outcome_of, segment_of
 from firn.coordinator.pending import Pending
 from firn.coordinator.pointer_move import Moved, move, moved_pointer, new_metadata_file
 from firn.coordinator.replay.decision import Decision
-from firn.coordinator.replay.draft import DraftManifest
 from firn.coordinator.replay.engine import replay
 from firn.coordinator.replay.holds import Hold
 from firn.coordinator.replay.working import Attempt, Placement, Working
@@ -27,6 +26,7 @@ from firn.model.manifest import ManifestFile
 from firn.model.outcome import Outcome
 from firn.storage.journal import pack_segment
 from firn.storage.metadata_files import digest_of_bytes
+from firn.storage.packed_entries import PackedEntries
 from firn.storage.pointers import PointerChange, PointerCheck
 
 
@@ -58,8 +58,8 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     change: PointerChange
     files: tuple[tuple[str, bytes], ...]
     put: tuple[str, bytes] | None
-    manifests: tuple[tuple[ManifestFile, DraftManifest], ...]
-    """Manifests of this attempt with what they were made from, for the cache."""
+    manifests: tuple[tuple[str, PackedEntries], ...]
+    """Locations of the manifests of this attempt with what they hold, for the cache."""
 
 
 class Prepared(msgspec.Struct, frozen=True, kw_only=True, eq=False):

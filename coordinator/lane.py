@@ -309,8 +309,8 @@ class Lane:
         table = part.change.table
         part.state.advance(part.change.pointer, versions.get(table), part.working)
         part.state.decisions.add(part.segment)
-        for manifest, draft in part.manifests:
-            self._shop.reader.remember(manifest, draft.entries)
+        for location, packed in part.manifests:
+            self._shop.reader.remember(location, packed)
         if part.working.change in {"created", "registered", "dropped"}:
             self._shop.locations.forget(table)
 

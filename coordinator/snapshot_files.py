@@ -11,19 +11,23 @@ from firn.coordinator.replay.working import Working
 from firn.model.manifest import ManifestFile
 from firn.model.metadata import TableMetadata
 from firn.storage.manifest_lists import assign_sequence_numbers, encode_manifest_list
-from firn.storage.manifests import encode_manifest, manifest_file
+from firn.storage.manifests import EncodedManifest, encode_manifest, manifest_file
+from firn.storage.packed_entries import PackedEntries
 
 
 def encode_snapshots(
     working: Working, written: dict[str, ManifestFile]
-) -> tuple[list[tuple[str, bytes]], tuple[tuple[ManifestFile, DraftManifest], ...]]:
-    """Encode drafted manifests and manifest lists; afterwards no draft is left in `working`'s heads."""
+) -> tuple[list[tuple[str, bytes]], tuple[tuple[str, PackedEntries], ...]]:
+    """Encode drafted manifests and manifest lists, and say what the manifests hold, by their locations.
+
+    Afterwards no draft is left in `working`'s heads.
+    """
     metadata = working.metadata
     if metadata is None:
         return [], ()
     files: list[tuple[str, bytes]] = []
     done: dict[str, ManifestFile] = {}
-    drafts: dict[str, DraftManifest] = {}
+    packed: dict[str, PackedEntries] = {}
     renamed: dict[str, str] = {}
     for draft_snapshot in working.snapshots:
         for reference in draft_snapshot.manifests:
@@ -31,8 +35,10 @@ def encode_snapshots(
                 continue
             kept = None if reference.reuse_key is None else written.get(reference.reuse_key)
             if kept is None:
-                data, kept = _encode(reference, metadata, format_version=draft_snapshot.format_version)
-                files.append((reference.location, data))
+                encoded = _encode(reference, metadata, format_version=draft_snapshot.format_version)
+                kept = manifest_file(encoded, reference.location)
+                files.append((reference.location, encoded.data))
+                packed[reference.location] = encoded.packed
                 if reference.reuse_key is not None:
                     written[reference.reuse_key] = kept
             else:
@@ -49,7 +55,6 @@ def encode_snapshots(
         for reference, manifest in zip(draft_snapshot.manifests, manifests, strict=True):
             if isinstance(reference, DraftManifest):
                 done[reference.location] = manifest
-                drafts[reference.location] = reference
         snapshot = draft_snapshot.snapshot
         assert snapshot.manifest_list is not None
         data = encode_manifest_list(
@@ -65,7 +70,7 @@ def encode_snapshots(
         head.manifests = tuple(_resolved(reference, done) for reference in head.manifests)
         if renamed:
             head.live.rename_manifests(renamed)
-    return files, tuple((done[location], draft) for location, draft in drafts.items())
+    return files, tuple(packed.items())
 
 
 def _with_row_ids(reference: ManifestRef, manifest: ManifestFile, working: Working) -> ManifestFile:
@@ -79,11 +84,11 @@ def _resolved(reference: ManifestRef, done: Mapping[str, ManifestFile]) -> Manif
     return reference if isinstance(reference, ManifestFile) else done[reference.location]
 
 
-def _encode(draft: DraftManifest, metadata: TableMetadata, *, format_version: int) -> tuple[bytes, ManifestFile]:
+def _encode(draft: DraftManifest, metadata: TableMetadata, *, format_version: int) -> EncodedManifest:
     spec, schema = metadata.spec_by_id(draft.partition_spec_id), metadata.schema_by_id(draft.schema_id)
     assert spec is not None
     assert schema is not None
-    encoded = encode_manifest(
+    return encode_manifest(
         draft.entries,
         schema=schema,
         spec=spec,
@@ -92,4 +97,3 @@ def _encode(draft: DraftManifest, metadata: TableMetadata, *, format_version: in
         snapshot_id=draft.snapshot_id,
         older_schemas=metadata.schemas,
     )
-    return encoded.data, manifest_file(encoded, draft.location)

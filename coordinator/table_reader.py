@@ -5,13 +5,13 @@ Synchronous, for worker threads. One reader serves all lanes of a daemon; a lock
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
 
+from firn.coordinator.manifest_cache import ManifestCache
+from firn.coordinator.merges_beside import MergesBeside
 from firn.coordinator.replay.draft import ManifestRef
 from firn.coordinator.replay.file_index import FileIndex
 from firn.coordinator.replay.live_files import LiveFiles
@@ -29,23 +29,14 @@ from firn.model.view import ViewMetadata
 from firn.storage.files import FileStore
 from firn.storage.manifest_lists import check_totals
 from firn.storage.manifest_reader import StoredManifests
+from firn.storage.merged_manifests import Source
 from firn.storage.metadata_files import decode_metadata, digest_of_bytes
+from firn.storage.packed_entries import PackedEntries, unpack
 from firn.storage.position_deletes import decode_position_deletes
 from firn.storage.view_files import decode_view
 
 ENCRYPTION_KEY: Final = "encryption.key-id"
 """Table property of an encrypted table."""
-
-
-_Key = tuple[str, int | None, int, int | None]
-
-
-class _Cached(msgspec.Struct, frozen=True):
-    """Entries of a manifest and about how many bytes they take; `inherited` says whether they are complete."""
-
-    size: int
-    entries: Sequence[ManifestEntry]
-    inherited: bool
 
 
 class TableReader:
@@ -55,11 +46,16 @@ class TableReader:
         self._files = files
         self._stored = StoredManifests(files, limits=limits)
         self._limits = limits
-        self._cache: OrderedDict[_Key, _Cached] = OrderedDict()
-        self._cached_bytes = 0
-        self._lock = threading.Lock()
-        self.cache_hits = 0
-        self.cache_misses = 0
+        self._cache = ManifestCache(bytes_max=limits.manifest_cache_bytes_max)
+        source = Source(
+            packed=lambda part: self._cache.packed(part.manifest_path), read=self._read, entries=self.entries
+        )
+        self._merges = MergesBeside(files, source, keep=self.remember)
+
+    @property
+    def cache(self) -> ManifestCache:
+        """What was read before, with its hits and misses."""
+        return self._cache
 
     def metadata(self, location: str, *, digest: str | None = None) -> TableMetadata:
         """One metadata file, compared with the digest that the pointer has of it.
@@ -111,15 +107,15 @@ class TableReader:
 
     def entries(self, metadata: TableMetadata, manifest: ManifestFile) -> Sequence[ManifestEntry]:
         """Entries of one manifest with what they inherit; checked against what the manifest list says of it."""
-        with self._lock:
-            cached = self._cache.get(_key(manifest))
-            if cached is not None:
-                self._cache.move_to_end(_key(manifest))
-                self.cache_hits += 1
-                return self._resolved(manifest, cached)
-            self.cache_misses += 1
-        entries = self._stored.entries(metadata, manifest)
-        self._keep(_key(manifest), _Cached(_memory_of(manifest.manifest_length), entries, inherited=True))
+        cached = self._cache.decoded(manifest)
+        if cached is not None:
+            return cached
+        packed = self._cache.packed(manifest.manifest_path)
+        if packed is None:
+            entries = self._stored.entries(metadata, manifest)
+        else:
+            entries = inherit(unpack(packed, spec_id=manifest.partition_spec_id), manifest)
+        self._cache.keep_decoded(manifest, entries)
         return entries
 
     def written_entries(self, metadata: TableMetadata, manifest: ManifestFile) -> Sequence[ManifestEntry]:
@@ -150,9 +146,14 @@ class TableReader:
                 f"positions of deleted rows in {size} bytes, at most {limit} are read", where=file.file_path
             )
 
-    def remember(self, manifest: ManifestFile, entries: Sequence[ManifestEntry]) -> None:
-        """Cache a manifest that was just written; `entries` are as they were stored, nothing inherited yet."""
-        self._keep(_key(manifest), _Cached(_memory_of(manifest.manifest_length), entries, inherited=False))
+    def remember(self, location: str, packed: PackedEntries) -> None:
+        """Keep the entries of a manifest that was just written."""
+        self._cache.keep_packed(location, packed)
+
+    @property
+    def merges(self) -> MergesBeside:
+        """Merges of manifests beside the commit path."""
+        return self._merges
 
     def head(self, metadata: TableMetadata, snapshot_id: int | None) -> Head:
         """Manifests and live data files of a snapshot; reads every data manifest that may have live files."""
@@ -171,35 +172,5 @@ class TableReader:
             live.put_all(paths, manifest.manifest_path)
         return Head(snapshot_id=snapshot_id, manifests=manifests, live=LiveFiles(live))
 
-    def _resolved(self, manifest: ManifestFile, cached: _Cached) -> Sequence[ManifestEntry]:
-        """The cached entries; what a written manifest leaves to inherit is filled in when it is first asked for."""
-        if cached.inherited:
-            return cached.entries
-        entries = inherit(cached.entries, manifest)
-        self._cache[_key(manifest)] = _Cached(cached.size, entries, inherited=True)
-        return entries
-
-    def _keep(self, key: _Key, cached: _Cached) -> None:
-        if cached.size > self._limits.manifest_cache_bytes_max // 4:
-            return  # one huge manifest must not push out all others
-        with self._lock:
-            if key in self._cache:
-                return
-            self._cache[key] = cached
-            self._cached_bytes += cached.size
-            while self._cached_bytes > self._limits.manifest_cache_bytes_max:
-                _, freed = self._cache.popitem(last=False)
-                self._cached_bytes -= freed.size
-
-
-def _key(manifest: ManifestFile) -> _Key:
-    """What the entries depend on: the file, and what they inherit.
-
-    An upgrade to v3 gives a manifest row ids later; one that a writer brought along has other numbers on each attempt.
-    """
-    return manifest.manifest_path, manifest.added_snapshot_id, manifest.sequence_number, manifest.first_row_id
-
-
-def _memory_of(file_bytes: int) -> int:
-    """Bytes of decoded entries held for a manifest file of this size: an estimate (deflate, then Python objects)."""
-    return file_bytes * 20
+    def _read(self, manifest: ManifestFile) -> bytes:
+        return self._files.read(manifest.manifest_path, bytes_max=self._limits.manifest_bytes_max)

@@ -103,6 +103,34 @@ def _summarize(type: Type, column: list[Any]) -> FieldSummary:
     )
 
 
+def combine_summaries(
+    partition_type: StructType, summaries: Sequence[Sequence[FieldSummary]]
+) -> tuple[FieldSummary, ...]:
+    """One summary for each field over several manifests, each with its own in the same order.
+
+    Raises InvalidInput for bounds that are not of their field's type.
+    """
+    return tuple(
+        _combine(field.type, [one[position] for one in summaries])
+        for position, field in enumerate(partition_type.fields)
+    )
+
+
+def _combine(type: Type, summaries: Sequence[FieldSummary]) -> FieldSummary:
+    nans = {summary.contains_nan for summary in summaries}
+    order: Callable[[Any], Any] | None = _float_order if _is_floating(type) else None
+    lowers = {s.lower_bound for s in summaries if s.lower_bound is not None}
+    uppers = {s.upper_bound for s in summaries if s.upper_bound is not None}
+    lower = min((values.from_bytes(type, bound) for bound in lowers), key=order, default=None)
+    upper = max((values.from_bytes(type, bound) for bound in uppers), key=order, default=None)
+    return FieldSummary(
+        contains_null=any(summary.contains_null for summary in summaries),
+        contains_nan=True if True in nans else None if None in nans else False,
+        lower_bound=None if lower is None else values.to_bytes(type, lower),
+        upper_bound=None if upper is None else values.to_bytes(type, upper),
+    )
+
+
 def _is_floating(type: Type) -> bool:
     return isinstance(type, PrimitiveType) and type.name in {"float", "double"}
 

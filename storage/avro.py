@@ -188,18 +188,34 @@ def write_avro(
     for key, value in header.items():
         parts += (_encode_long(len(key.encode())), key.encode(), _encode_long(len(value)), value)
     parts.append(b"\x00")
+    start = b"".join(parts)
     bodies = [(_encode_long(count) + _encode_long(len(content)), content) for count, content in blocks]
-    digest = blake2b(digest_size=SYNC_BYTES)
-    for part in parts:
-        digest.update(part)
-    for prefix, content in bodies:
-        digest.update(prefix)
-        digest.update(content)
-    sync = digest.digest()
-    parts.append(sync)
+    sync = _seal(start, bodies)
+    parts = [start, sync]
     for prefix, content in bodies:
         parts += (prefix, content, sync)
     return b"".join(parts)
+
+
+def is_sealed(file: AvroFile) -> bool:
+    """Whether the sync marker is what `write_avro` makes of the content: then firn wrote it, and it is as it was."""
+    if not file.blocks:
+        return False
+    end = file.blocks[0].start
+    bodies = []
+    for block in file.blocks:
+        prefix = _encode_long(block.count) + _encode_long(block.end - block.start)
+        bodies.append((prefix, memoryview(file.data)[block.start : block.end]))
+    start = end - len(bodies[0][0]) - SYNC_BYTES
+    return start > 0 and _seal(file.data[:start], bodies) == file.data[start : start + SYNC_BYTES]
+
+
+def _seal(start: bytes, bodies: Iterable[tuple[bytes, bytes | memoryview]]) -> bytes:
+    digest = blake2b(start, digest_size=SYNC_BYTES)
+    for prefix, content in bodies:
+        digest.update(prefix)
+        digest.update(content)
+    return digest.digest()
 
 
 def compress(content: bytes, *, codec: Codec, level: int | None = None) -> bytes:

@@ -160,7 +160,7 @@ def encode_manifests(  # noqa: PLR0913 - see encode_manifest
         stored += len(block)
     if blocks:
         parts.append((start, len(listed), blocks))
-    header = _header(schema, spec, content=content, format_version=format_version)
+    header = manifest_header(schema, spec, content=content, format_version=format_version)
     return [
         EncodedManifest(
             data=write_avro(manifest_schema(type_, format_version), own_blocks, metadata=header, codec=codec),
@@ -177,7 +177,10 @@ def encode_manifests(  # noqa: PLR0913 - see encode_manifest
     ]
 
 
-def _header(schema: Schema, spec: PartitionSpec, *, content: ManifestContent, format_version: int) -> dict[str, str]:
+def manifest_header(
+    schema: Schema, spec: PartitionSpec, *, content: ManifestContent, format_version: int
+) -> dict[str, str]:
+    """What a manifest's header says besides its Avro schema and codec."""
     header = {
         "schema": _schema_text(schema),
         "schema-id": str(schema.schema_id),

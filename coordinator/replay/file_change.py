@@ -13,7 +13,7 @@ import msgspec
 from firn.coordinator.replay.decision import Applied
 from firn.coordinator.replay.draft import MANIFEST_ENTRIES_MAX, DraftManifest, ManifestRef, location_of
 from firn.coordinator.replay.live_deletes import DeleteKey, LiveDelete, delete_key
-from firn.coordinator.replay.merging import merge_small
+from firn.coordinator.replay.merging import Merged, TakenOver, merge_small
 from firn.coordinator.replay.working import Head, Working
 from firn.coordinator.replay.written_manifests import ReadManifest
 from firn.model.cherry_pick import STAGED_WAP_ID
@@ -257,10 +257,12 @@ def _forget(head: Head, removed_data: Collection[str], removed_deletes: Collecti
             head.deletes.remove(key)
 
 
-def follow_drafts(working: Working, head: Head, drafts: Sequence[DraftManifest]) -> None:
+def follow_drafts(working: Working, head: Head, drafts: Sequence[Merged]) -> None:
     """The indexes of a head's live files name the drafted manifests that hold them now."""
     for draft in drafts:
-        if draft.content == "data":
+        if isinstance(draft, TakenOver):
+            head.live.rename_manifests(draft.names)
+        elif draft.content == "data":
             head.live.put_all((e.data_file.file_path for e in draft.entries if e.is_live), manifest=draft.location)
         elif head.deletes is not None:  # None: nobody has asked for them yet
             for entry in working.entries(draft):

@@ -1,8 +1,14 @@
-"""Merging small manifests while committing, so that lists and scans stay short (``commit.manifest-merge.enabled``)."""
+"""Merging small manifests, so that lists and scans stay short (``commit.manifest-merge.enabled``).
+
+A small merge is made by the commit itself, a larger one beside it: begun by one commit, taken over by a later one.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
+
+import msgspec
 
 from firn.coordinator.replay.draft import DraftManifest, ManifestRef, location_of
 from firn.coordinator.replay.working import Working
@@ -10,36 +16,115 @@ from firn.model.manifest import ManifestFile
 from firn.model.table_properties import MANIFEST_MERGE_ENABLED, MANIFEST_MIN_MERGE_COUNT, MANIFEST_TARGET_SIZE_BYTES
 from firn.storage.manifest_merge import merge_entries, merge_plan
 
+INLINE_ENTRIES_MAX: Final = 200
+"""Entries of a merge that a commit makes itself: what takes a millisecond or two."""
+
+UNMERGED_FACTOR: Final = 5
+"""With so many times ``commit.manifest.min-count-to-merge`` manifests a commit waits for the merge under way."""
+
+
+class TakenOver(msgspec.Struct, frozen=True):
+    """Merges made beside: the locations of their parts, each with that of what took its place."""
+
+    names: dict[str, str]
+
+
+Merged = DraftManifest | TakenOver
+
 
 def merge_small(
     working: Working, manifests: Sequence[ManifestRef], *, snapshot_id: int
-) -> tuple[tuple[ManifestRef, ...], tuple[DraftManifest, ...]]:
+) -> tuple[tuple[ManifestRef, ...], tuple[Merged, ...]]:
     """The manifests in list order, small neighbours merged where enough of them have gathered; and the merged ones.
 
     Only stored manifests are merged: those of this very swap wait for the next. Entries keep their numbers, so nothing
-    changes for a reader but the number of files it opens. Cost: the manifests merged, once per
-    ``commit.manifest.min-count-to-merge`` commits.
+    changes for a reader but the number of files it opens. Cost: small merges, once per
+    ``commit.manifest.min-count-to-merge`` commits; what is larger costs another thread.
     """
     metadata = working.metadata
     assert metadata is not None
-    stored = [m for m in manifests if isinstance(m, ManifestFile) and m.may_have_live_files]
     min_count = MANIFEST_MIN_MERGE_COUNT.of(metadata.properties)
-    if not MANIFEST_MERGE_ENABLED.of(metadata.properties) or len(stored) < min_count:
+    if not MANIFEST_MERGE_ENABLED.of(metadata.properties) or len(manifests) < min_count:
         return tuple(manifests), ()
-    target_bytes = MANIFEST_TARGET_SIZE_BYTES.of(metadata.properties)
+    kept, names = _take_over(working, manifests, snapshot_id=snapshot_id)
+    merges = working.reader.merges
+    free = [
+        m
+        for m in kept
+        if isinstance(m, ManifestFile) and m.may_have_live_files and merges.find(m.manifest_path) is None
+    ]
     replaced: dict[str, DraftManifest | None] = {}
-    for packed in merge_plan(stored, target_bytes=target_bytes, min_count=min_count):
-        if packed.merge:
-            replaced |= dict.fromkeys((m.manifest_path for m in packed.manifests), None)
-            replaced[packed.manifests[0].manifest_path] = _merge(working, packed.manifests, snapshot_id=snapshot_id)
+    if len(free) >= min_count:
+        target_bytes = MANIFEST_TARGET_SIZE_BYTES.of(metadata.properties)
+        for packed in merge_plan(free, target_bytes=target_bytes, min_count=min_count):
+            if not packed.merge:
+                continue
+            if _is_small(packed.manifests):
+                replaced |= dict.fromkeys((m.manifest_path for m in packed.manifests), None)
+                replaced[packed.manifests[0].manifest_path] = _merge(working, packed.manifests, snapshot_id=snapshot_id)
+            else:
+                merges.begin(packed.manifests, metadata, location=working.new_manifest_location())
+    if len(kept) - len(replaced) > UNMERGED_FACTOR * max(min_count, 2) and _wait(working, kept):
+        kept, more = _take_over(working, kept, snapshot_id=snapshot_id)
+        names |= more
+    drafts = tuple(draft for draft in replaced.values() if draft is not None)
+    return _without(kept, replaced), (*drafts, *((TakenOver(names),) if names else ()))
+
+
+def _take_over(
+    working: Working, manifests: Sequence[ManifestRef], *, snapshot_id: int
+) -> tuple[tuple[ManifestRef, ...], dict[str, str]]:
+    """The manifests with finished merges in the place of their parts, as far as all of these are still there."""
+    assert working.metadata is not None
+    find = working.reader.merges.find
+    stored = {m.manifest_path for m in manifests if isinstance(m, ManifestFile)}
+    found = {id(merge): merge for path in stored if (merge := find(path)) is not None}
+    places: dict[str, ManifestFile | None] = {}
+    names: dict[str, str] = {}
+    for merge in found.values():
+        row, paths = merge.row, [part.manifest_path for part in merge.parts]
+        if row is None or merge.format_version != working.metadata.format_version or not stored.issuperset(paths):
+            continue
+        places |= dict.fromkeys(paths, None)
+        places[paths[0]] = msgspec.structs.replace(
+            row, added_snapshot_id=snapshot_id, sequence_number=working.next_sequence_number
+        )
+        names |= dict.fromkeys(paths, row.manifest_path)
+    return (_without(manifests, places), names) if places else (tuple(manifests), {})
+
+
+def _without(
+    manifests: Sequence[ManifestRef], places: dict[str, DraftManifest | None] | dict[str, ManifestFile | None]
+) -> tuple[ManifestRef, ...]:
+    """The manifests with others, or nothing, in the places of some."""
+    if not places:
+        return tuple(manifests)
     kept: list[ManifestRef] = []
     for reference in manifests:
         location = location_of(reference)
-        if location not in replaced:
+        if location not in places:
             kept.append(reference)
-        elif (draft := replaced[location]) is not None:
-            kept.append(draft)
-    return tuple(kept), tuple(draft for draft in replaced.values() if draft is not None)
+        elif (other := places[location]) is not None:
+            kept.append(other)
+    return tuple(kept)
+
+
+def _is_small(parts: Sequence[ManifestFile]) -> bool:
+    """Whether a commit can make the merge itself. Deletes are few, and their index has to be told of each."""
+    if parts[0].content == "deletes":
+        return True
+    return sum((part.live_files_count or 0) + (part.deleted_files_count or 0) for part in parts) <= INLINE_ENTRIES_MAX
+
+
+def _wait(working: Working, manifests: Sequence[ManifestRef]) -> bool:
+    """Wait for one of the merges that these are parts of; False when there is none under way."""
+    merges = working.reader.merges
+    for reference in manifests:
+        merge = merges.find(location_of(reference))
+        if merge is not None and not merge.written.done():
+            merges.wait(merge)
+            return True
+    return False
 
 
 def _merge(working: Working, parts: Sequence[ManifestFile], *, snapshot_id: int) -> DraftManifest:

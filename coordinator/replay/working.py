@@ -13,6 +13,7 @@ from typing import Final, Literal, Protocol
 import msgspec
 
 from firn.coordinator.landmarks import Landmarks
+from firn.coordinator.merges_beside import MergesBeside
 from firn.coordinator.replay import rules
 from firn.coordinator.replay.draft import DraftManifest, DraftSnapshot, ManifestRef, TableChange, location_of
 from firn.coordinator.replay.holds import Hold
@@ -70,6 +71,10 @@ class TableReader(Protocol):
 
     def head(self, metadata: TableMetadata, snapshot_id: int | None) -> Head:
         """Manifests and live files of a snapshot."""
+
+    @property
+    def merges(self) -> MergesBeside:
+        """Merges of manifests that are made beside commits."""
 
     def manifests(self, metadata: TableMetadata, snapshot: Snapshot) -> tuple[ManifestFile, ...]:
         """The manifest list of a snapshot."""

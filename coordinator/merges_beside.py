@@ -1,0 +1,95 @@
+"""Merging manifests beside the commit path: a merge is begun by one commit and taken over by a later one.
+
+Until then the parts stay in the list. A merge that fails, or is never taken over, costs a file that nothing names.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Final
+
+import msgspec
+import structlog
+
+from firn.model.errors import FirnError
+from firn.model.manifest import ManifestFile
+from firn.model.metadata import TableMetadata
+from firn.storage.files import FileStore
+from firn.storage.merged_manifests import MergedManifest, Source, merged_manifest
+from firn.storage.packed_entries import PackedEntries
+
+MERGES_KEPT_MAX: Final = 256
+"""Merges that are known, of all tables; the oldest are forgotten, whatever became of them."""
+
+
+class Merge(msgspec.Struct, frozen=True, eq=False):
+    """Parts, and the manifest that takes their place once it is written."""
+
+    parts: tuple[ManifestFile, ...]
+    format_version: int
+    written: Future[MergedManifest]
+
+    @property
+    def row(self) -> ManifestFile | None:
+        """What takes the parts' place, None as long as it is not there."""
+        if not self.written.done() or self.written.exception() is not None:
+            return None
+        return self.written.result().row
+
+
+class MergesBeside:
+    """Merges under way and done, by the location of each part. One thread, so that commits keep the other cores."""
+
+    def __init__(self, files: FileStore, source: Source, *, keep: Callable[[str, PackedEntries], None]) -> None:
+        self._files = files
+        self._keep = keep
+        self._source = source
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="firn-merges")
+        self._merges: dict[str, Merge] = {}
+        self._order: list[Merge] = []
+        self._lock = threading.Lock()
+        self._log = structlog.get_logger()
+
+    def find(self, location: str) -> Merge | None:
+        """The merge that a manifest is a part of, unless it failed."""
+        merge = self._merges.get(location)
+        if merge is None or (merge.written.done() and merge.written.exception() is not None):
+            return None
+        return merge
+
+    def begin(self, parts: Sequence[ManifestFile], metadata: TableMetadata, *, location: str) -> Merge:
+        """Merge these manifests into one at `location`, sooner or later."""
+        written = self._pool.submit(self._write, tuple(parts), metadata, location)
+        merge = Merge(tuple(parts), metadata.format_version, written)
+        with self._lock:
+            self._merges.update((part.manifest_path, merge) for part in parts)
+            self._order.append(merge)
+            while len(self._order) > MERGES_KEPT_MAX:
+                old = self._order.pop(0)
+                for part in old.parts:
+                    if self._merges.get(part.manifest_path) is old:
+                        del self._merges[part.manifest_path]
+        return merge
+
+    @property
+    def under_way(self) -> tuple[Merge, ...]:
+        """Merges that are not written yet."""
+        with self._lock:
+            return tuple(merge for merge in self._order if not merge.written.done())
+
+    def wait(self, merge: Merge) -> None:
+        """Wait until it is written or has failed."""
+        merge.written.exception()
+
+    def _write(self, parts: Sequence[ManifestFile], metadata: TableMetadata, location: str) -> MergedManifest:
+        try:
+            merged = merged_manifest(parts, metadata, self._source, location=location)
+            self._files.create(location, merged.data)
+            if merged.packed is not None:
+                self._keep(location, merged.packed)
+        except (FirnError, OSError) as error:
+            self._log.warning("merge failed", manifest=location, parts=len(parts), reason=str(error))
+            raise
+        return msgspec.structs.replace(merged, data=b"", packed=None)  # what is kept of it is kept elsewhere

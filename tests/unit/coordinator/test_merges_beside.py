@@ -1,0 +1,74 @@
+"""Manifests that are merged beside the commit path: begun by one commit, taken over by a later one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from firn.coordinator.daemon import Daemon
+from firn.coordinator.merges_beside import MergesBeside
+from firn.coordinator.replay import merging
+from firn.model.outcome import Committed
+from firn.storage.manifest_reader import StoredManifests
+from tests.unit.coordinator.workbench import Workbench, append, create, delete
+
+PROPERTIES = {"commit.manifest.min-count-to-merge": "3"}
+
+
+@pytest.fixture(autouse=True)
+def _everything_beside(monkeypatch: Any) -> None:
+    monkeypatch.setattr(merging, "INLINE_ENTRIES_MAX", 0)
+
+
+def merges_of(daemon: Daemon) -> MergesBeside:
+    return daemon.lanes._shop.reader.merges
+
+
+async def lists(bench: Workbench) -> list[int]:
+    """How many manifests each snapshot of the table lists."""
+    metadata = await bench.metadata()
+    reader = StoredManifests(bench.files)
+    return [len(reader.manifests(metadata, snapshot)) for snapshot in metadata.snapshots]
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+async def test_merges_are_taken_over_and_nothing_is_lost(version: int) -> None:
+    bench = Workbench()
+    async with bench.daemon() as daemon:
+        await bench.commit(create(properties=PROPERTIES, format_version=version))
+        for number in range(20):
+            assert isinstance(await bench.commit(append(f"f{number:02d}")), Committed)
+            for merge in merges_of(daemon).under_way:
+                merges_of(daemon).wait(merge)
+        assert await bench.live() == [f"f{number:02d}" for number in range(20)]
+        counts = await lists(bench)
+    assert max(counts) <= 6
+    assert min(counts[-3:]) < 6
+
+
+async def test_files_of_a_manifest_that_was_merged_beside_can_be_removed() -> None:
+    bench = Workbench()
+    async with bench.daemon() as daemon:
+        await bench.commit(create(properties=PROPERTIES))
+        for number in range(8):
+            await bench.commit(append(f"f{number}", f"g{number}"))
+            for merge in merges_of(daemon).under_way:
+                merges_of(daemon).wait(merge)
+        assert isinstance(await bench.commit(delete("f0", "g3", "f7")), Committed)
+        await bench.commit(append("h"))
+        expected = sorted({f"{kind}{n}" for n in range(8) for kind in "fg"} - {"f0", "g3", "f7"} | {"h"})
+        assert await bench.live() == expected
+    async with bench.daemon("b"):  # reads everything from storage
+        assert isinstance(await bench.commit(append("f0")), Committed)
+        assert await bench.live() == sorted([*expected, "f0"])
+
+
+async def test_a_list_that_outgrows_its_merges_waits_for_them() -> None:
+    bench = Workbench()
+    async with bench.daemon() as daemon:
+        await bench.commit(create(properties=PROPERTIES))
+        for number in range(40):
+            await bench.commit(append(f"f{number:02d}"))
+        assert max(await lists(bench)) <= merging.UNMERGED_FACTOR * 3 + 2
+        assert not daemon.lanes.unreadable
