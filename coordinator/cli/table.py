@@ -7,6 +7,7 @@ from typing import Final, Literal
 import click
 
 from firn.coordinator.cli.changes import change, property_of, schema_of
+from firn.coordinator.cli.operating import MAKE, operating
 from firn.coordinator.cli.output import Column
 from firn.coordinator.cli.reach import Reach, reaching
 from firn.coordinator.cli.short_text import order_of_keys, schema_of_columns, spec_of_partitions
@@ -18,7 +19,7 @@ from firn.coordinator.client.intents import new_intent_id
 from firn.coordinator.client.options import TableOptions
 from firn.coordinator.table_history import history_of
 from firn.model.errors import NotFound
-from firn.model.intent import DropTable, RegisterTable
+from firn.model.intent import DropTable, Intent, RegisterTable
 from firn.model.metadata import TableMetadata
 from firn.model.schema import schema_from_json
 from firn.storage.metadata_files import version_of
@@ -135,6 +136,24 @@ def register(reach: Reach, *, name: str, metadata_location: str | None, location
 def drop(reach: Reach, *, name: str, timeout: float) -> int:
     """Forget a table. Its files stay where they are."""
     return change(reach, DropTable(intent_id=new_intent_id(), table=name), done="dropped", timeout_s=timeout)
+
+
+@table.command("set-location")
+@click.argument("name")
+@click.argument("location")
+@operating
+def set_location(_reach: Reach, *, name: str, location: str) -> Intent:
+    """Give new files another base location; those that are there stay. Not for file-system tables."""
+    return MAKE.set_location(name, location)
+
+
+@table.command("upgrade-format", epilog="Example: firn table upgrade-format db.events 3 --dry-run")
+@click.argument("name")
+@click.argument("version", type=click.IntRange(1, 3))
+@operating
+def upgrade_format(_reach: Reach, *, name: str, version: int) -> Intent:
+    """Bring a table to a newer format version; there is no way back."""
+    return MAKE.upgrade_format(name, version)
 
 
 @table.command("list")

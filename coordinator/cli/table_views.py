@@ -113,7 +113,7 @@ def summary_sections(pointer: Pointer, metadata: TableMetadata) -> list[Section]
         head += [(name, _count(summary[key])) for name, key in _COUNTS if summary.get(key, "0") != "0"]
     if metadata.next_row_id is not None:
         head.append(("next row id", metadata.next_row_id))
-    sections: list[Section] = [("", head), (f"Schema {metadata.current_schema_id}", _schema_grid(metadata))]
+    sections: list[Section] = [("", head), (f"Schema {metadata.current_schema_id}", schema_grid(metadata))]
     if metadata.refs:
         sections.append(("References", _refs_grid(metadata)))
     if metadata.properties:
@@ -126,7 +126,8 @@ def _count(text: str) -> str:
     return f"{int(text):,}" if text.isascii() and text.isdecimal() and len(text) < 20 else text
 
 
-def _schema_grid(metadata: TableMetadata) -> Grid:
+def schema_grid(metadata: TableMetadata) -> Grid:
+    """The current columns of a table."""
     return Grid(SCHEMA_COLUMNS, schema_rows(metadata.current_schema), "no columns")
 
 

@@ -1,0 +1,152 @@
+"""Commands that are one operation on one table: their common options, the table as it is now, and what is said."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import msgspec
+
+from firn.coordinator.cli.answers import advice, answer_to, exit_code_of_answers
+from firn.coordinator.cli.changes import SCHEMA_BYTES_MAX
+from firn.coordinator.cli.foretell import foretell
+from firn.coordinator.cli.output import Line, complain
+from firn.coordinator.cli.reach import Reach, reaching
+from firn.coordinator.cli.text import one_line, shown
+from firn.coordinator.cli.times import Moment
+from firn.coordinator.client import Answer, Intents, TableView, Unknown
+from firn.model import strict_json
+from firn.model.errors import InvalidInput, NotFound
+from firn.model.intent import OPERATIONS, Intent
+from firn.model.metadata import TableMetadata
+from firn.model.outcome import Committed, Rejected
+from firn.model.snapshot import SnapshotRef
+
+MAKE: Final = Intents()
+
+_COMMON: Final = ("writer", "priority", "deadline_ms", "summary")
+
+
+def operating(command: Callable[..., Intent]) -> Callable[..., None]:
+    """Make a command of a function that makes an intent: submit it, wait, and say what became of it.
+
+    Adds the options of every operation and those of `reaching`.
+    """
+
+    @click.option("--dry-run", is_flag=True, help="Only say what would become of it now, and why; nothing is changed.")
+    @click.option("--timeout", type=click.FloatRange(min=0), default=60.0, show_default=True, help="Seconds to wait.")
+    @click.option("--summary", multiple=True, metavar="KEY=VALUE", help="A remark for the snapshot's summary.")
+    @click.option("--deadline", "deadline_ms", type=Moment(), metavar="TIME", help="Not to be applied after this.")
+    @click.option("--maintenance", is_flag=True, help="Give way to ingest.")
+    @click.option("--writer", help="Who asks, for the journal and for conflicts.")
+    @reaching
+    @functools.wraps(command)
+    def wrapped(reach: Reach, *, timeout: float, dry_run: bool, **options: Any) -> int:
+        common = {
+            "writer": options.pop("writer"),
+            "priority": "maintenance" if options.pop("maintenance") else "ingest",
+            "deadline_ms": options.pop("deadline_ms"),
+            "summary": dict(key_value(text, "--summary") for text in options.pop("summary")),
+        }
+        intent = msgspec.structs.replace(command(reach, **options), **common)
+        if dry_run:
+            return foretell(reach, [intent])
+        answer = reach.run(answer_to(reach, intent, timeout_s=timeout))
+        if reach.output.as_json:
+            reach.output.document(answer)
+        _say(reach, intent, answer)
+        return exit_code_of_answers([answer])
+
+    return wrapped
+
+
+def _say(reach: Reach, intent: Intent, answer: Answer) -> None:
+    match answer:
+        case Committed():
+            reach.output.lines(_committed_lines(intent, answer))
+        case Rejected() if not reach.output.as_json:
+            complain(f"firn: rejected: {one_line(f'{answer.rule}: {answer.message} [{answer.hint}]')}")
+            complain(f"firn: {shown('firn explain ' + answer.intent_id)} tells the whole story")
+        case Unknown() if not reach.output.as_json:
+            complain(f"firn: unknown: {one_line(advice(answer))}")
+
+
+def _committed_lines(intent: Intent, answer: Committed) -> Iterator[Line]:
+    yield Line("committed", f"{OPERATIONS[type(intent)]} on {answer.table}", style="green")
+    if answer.snapshot_id is not None:
+        yield Line("snapshot", str(answer.snapshot_id))
+    yield from (Line(name, _text(value)) for name, value in answer.details.items())
+    yield Line("intent", answer.intent_id)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(_text(one) for one in value)
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_text(one)}" for key, one in value.items())
+    return str(value)
+
+
+def metadata_of(reach: Reach, table: str) -> TableMetadata:
+    """The table's metadata as it is now: what a command that reads before it writes has seen."""
+    return view_of(reach, table).metadata
+
+
+def view_of(reach: Reach, table: str) -> TableView:
+    """The table as it is now."""
+    pointer = reach.pointer(table)
+    if pointer.kind != "table":
+        raise NotFound(f"{table!r} is a view, not a table")
+    metadata = reach.reader.metadata(pointer.metadata_location)
+    return TableView(name=table, metadata_location=pointer.metadata_location, metadata=metadata)
+
+
+def ref_of_table(metadata: TableMetadata, name: str) -> SnapshotRef:
+    """A branch or tag as it is now. Raises NotFound."""
+    ref = metadata.ref(name)
+    if ref is None:
+        known = ", ".join(metadata.refs) or "none"
+        raise NotFound(f"there is no branch or tag {name!r} (there are: {known})")
+    return ref
+
+
+def snapshot_named(metadata: TableMetadata, text: str) -> int:
+    """A snapshot by its id, or by the branch or tag that points at it. Raises NotFound."""
+    ref = metadata.ref(text)
+    if ref is not None:
+        return ref.snapshot_id
+    if text.isascii() and text.isdecimal() and len(text) < 20:
+        return int(text)
+    raise NotFound(f"{text!r} is no snapshot id, branch or tag (there are: {', '.join(metadata.refs) or 'none'})")
+
+
+def key_value(text: str, option: str) -> tuple[str, str]:
+    """The two sides of KEY=VALUE."""
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise InvalidInput("is not KEY=VALUE", where=f"{option} {text!r}")
+    return key, value
+
+
+def json_of(text: str, *, where: str) -> Any:
+    """JSON given as such, as a file that holds it, or on standard input (-). Raises InvalidInput."""
+    if text.lstrip()[:1] in ("{", "["):
+        data = text.encode("utf-8", "surrogateescape")
+    elif text == "-":
+        data, where = sys.stdin.buffer.read(SCHEMA_BYTES_MAX + 1), "standard input"
+    else:
+        try:
+            with Path(text).open("rb") as file:
+                data, where = file.read(SCHEMA_BYTES_MAX + 1), text
+        except OSError as error:
+            raise InvalidInput(error.strerror or str(error), where=text) from error
+    return strict_json.loads(data, where=where, bytes_max=SCHEMA_BYTES_MAX)
+
+
+def given(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the options that were given."""
+    return {name: value for name, value in options.items() if value is not None}
