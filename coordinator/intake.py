@@ -176,6 +176,8 @@ class Intake:
             lag = await self._streams.lag(shard)
             self._metrics.lag.labels(str(shard)).set(lag.undelivered or 0)
             self._metrics.pending.labels(str(shard)).set(lag.pending)
+            age_s = 0.0 if lag.oldest_entry_ms is None else max(0.0, time.time() - lag.oldest_entry_ms / 1000)
+            self._metrics.oldest_age_seconds.labels(str(shard)).set(age_s)
         self._metrics.held_back_intents.set(sum(backlog.entries for backlog in self._backlogs.values()))
 
     async def _accept(self, entry: Entry) -> None:

@@ -51,6 +51,7 @@ class LaneLock:
         self._retired = retired
         self._on_wanted = on_wanted
         self._lease: Lease | None = None
+        self._held_since = 0.0
         self._log = structlog.get_logger().bind(table=table)
 
     @property
@@ -65,6 +66,7 @@ class LaneLock:
 
     def lost(self) -> None:
         """A swap was refused because of the lease: it is gone."""
+        self._metrics.lock_losses.inc()
         self._lease = None
 
     @asynccontextmanager
@@ -100,6 +102,7 @@ class LaneLock:
             return self._lease
         self._lease = None
         self._lease = await self._acquire(self._table, on_wanted=self._on_wanted)
+        self._held_since = time.monotonic()
         return self._lease
 
     async def _acquire(self, name: str, *, on_wanted: Callable[[], None] | None = None) -> Lease:
@@ -123,6 +126,7 @@ class LaneLock:
         if self._lease is None:
             return
         lease, self._lease = self._lease, None
+        self._metrics.lock_hold_seconds.observe(time.monotonic() - self._held_since)
         try:
             await self._leases.release(lease)
         except (Unavailable, Fenced) as error:

@@ -10,7 +10,7 @@ import asyncio
 import base64
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import structlog
@@ -125,7 +125,7 @@ class Publisher:
         event = msgspec.structs.replace(event, id=f"{epoch}/{entry.shard}/{entry.entry_id}")
         self._metrics.dead_letters.labels(rule).inc()
         self._metrics.intents.labels("unreadable", "rejected").inc()
-        self._metrics.conflicts.labels(rule, "unreadable").inc()
+        self._metrics.conflicts.labels(rule, "unreadable", "none").inc()
         settlement = Settlement(
             shard=entry.shard,
             entry_id=entry.entry_id,
@@ -197,7 +197,7 @@ class Publisher:
                 self._metrics.intents.labels(operation, "committed").inc()
             case Rejected():
                 self._metrics.intents.labels(operation, "rejected").inc()
-                self._metrics.conflicts.labels(outcome.rule, operation).inc()
+                self._metrics.conflicts.labels(outcome.rule, operation, _against(outcome)).inc()
                 event = msgspec.json.encode(
                     rejection_event(
                         outcome,
@@ -225,6 +225,16 @@ class Publisher:
             outcome_ttl_s=OUTCOME_TTL_S,
             reply_to=pending.decoded.intent.reply_to,
         )
+
+
+def _against(outcome: Rejected) -> str:
+    """The operation that came first, for metrics: a closed set."""
+    if outcome.conflicting_operation in _OPERATION_NAMES:
+        return outcome.conflicting_operation
+    return "unknown" if outcome.conflicting_snapshot_id is not None else "none"
+
+
+_OPERATION_NAMES: Final = frozenset(OPERATIONS.values())
 
 
 def _places(batch: Batch) -> dict[str, bytes | None]:

@@ -29,6 +29,7 @@ QUERY_MAX: Final = 500
 """Characters of a filter."""
 
 NEWEST_CONFLICTS: Final = 10
+CONFLICTS_SHOWN: Final = 200
 EVENTS_SHOWN: Final = 200
 PING_S: Final = 15.0
 
@@ -140,7 +141,9 @@ class Site:
 
     async def _conflicts(self, request: web.Request) -> web.Response:
         filters = {name: _asked(request, name) for name in ("table", "rule", "writer")}
-        conflicts = await self._survey.conflicts(**filters)
+        conflicts = await self._survey.conflicts(
+            table=filters["table"], rule=filters["rule"], writer=filters["writer"], limit=CONFLICTS_SHOWN
+        )
         by_rule = Counter(conflict.outcome.rule for conflict in conflicts).most_common(12)
         return self._page(
             "conflicts.html", here="/conflicts", conflicts=conflicts, filters=filters, by_rule=by_rule,
@@ -162,8 +165,7 @@ class Site:
         """Server-sent events, as long as the page is open."""
         if self._live.full:
             raise web.HTTPServiceUnavailable(text="too many pages are open; this one tries again")
-        async with sse_response(request) as response, self._live.listening() as happened:
-            response.ping_interval = PING_S
+        async with sse_response(request, ping_interval=PING_S) as response, self._live.listening() as happened:
             while response.is_connected():
                 try:
                     event = await asyncio.wait_for(happened.get(), PING_S)

@@ -162,7 +162,7 @@ class Survey:
         )
         return await asyncio.to_thread(self._with_content, page)
 
-    async def conflicts(self, *, table: str, rule: str, writer: str, limit: int = 200) -> list[Conflict]:
+    async def conflicts(self, *, table: str, rule: str, writer: str, limit: int) -> list[Conflict]:
         """The newest rejections that were announced, newest first."""
         found = []
         for event in await self.events(limit=EVENTS_MAX):
