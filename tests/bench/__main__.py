@@ -13,16 +13,22 @@ from rich.console import Console
 
 from tests.bench.backlog import backlog_json
 from tests.bench.echo_ceiling import writers_64_echo
+from tests.bench.java_writers import writers_16_java
 from tests.bench.many_writers import writers_16
 from tests.bench.measurement import Measurement, commit, not_measured, notes_of, table_of
 from tests.bench.one_writer import one_writer
 from tests.bench.options import Options
+from tests.bench.slow_store import slow_store
+from tests.bench.snapshots_per_swap import snapshots_per_swap
 
 ROWS: dict[str, Callable[[Options], list[Measurement]]] = {
     "one-writer": one_writer,
     "writers-16": writers_16,
+    "writers-16-java": writers_16_java,
     "writers-64-echo": writers_64_echo,
     "backlog-json": backlog_json,
+    "snapshots-per-swap": snapshots_per_swap,
+    "slow-store": slow_store,
 }
 
 TABLE_WIDTH = 110

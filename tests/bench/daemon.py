@@ -10,13 +10,15 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from firn.coordinator.embedded.server import free_port
+from tests.bench.measurement import PROJECT
 
 READY_S = 30.0
 EXIT_S = 30.0
+FIRN_SERVE = ("firn", "serve")
 
 
 class Daemon:
@@ -71,16 +73,19 @@ class Daemon:
 
 
 @contextlib.contextmanager
-def running_daemon(folder: Path, settings: Mapping[str, str]) -> Iterator[Daemon]:
+def running_daemon(
+    folder: Path, settings: Mapping[str, str], *, program: Sequence[str] = FIRN_SERVE
+) -> Iterator[Daemon]:
     """A daemon with these settings (names without ``FIRN_``), its warehouse and its log in `folder`."""
     port = free_port()
     environment = {name: value for name, value in os.environ.items() if not name.startswith("FIRN_")}
     own = {"WAREHOUSE": str(folder / "warehouse"), "HTTP_PORT": str(port), **settings}
     environment.update({f"FIRN_{name}": value for name, value in own.items()})
+    environment["PYTHONPATH"] = os.pathsep.join([str(PROJECT), *filter(None, [environment.get("PYTHONPATH")])])
     log = folder / "daemon.log"
     with log.open("wb") as log_file:
         process = subprocess.Popen(
-            [sys.executable, "-m", "firn", "serve"],
+            [sys.executable, "-m", *program],
             env=environment, cwd=folder, stdout=log_file, stderr=log_file, start_new_session=True,
         )  # fmt: skip
     daemon = Daemon(process, http=f"http://127.0.0.1:{port}")

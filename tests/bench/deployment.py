@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -17,7 +17,7 @@ from firn.coordinator.embedded import RedisServer, ZooKeeperServer
 from firn.model.outcome import Committed
 from firn.storage.intent_streams import SHARDS_DEFAULT
 from tests.bench import lean_writers
-from tests.bench.daemon import READY_S, Daemon, running_daemon
+from tests.bench.daemon import FIRN_SERVE, READY_S, Daemon, running_daemon
 from tests.bench.data_files import SCHEMA, SPEC
 from tests.bench.measurement import PROJECT
 
@@ -39,10 +39,12 @@ class Deployment:
         """A client; close it."""
         return Client(self.redis_url)
 
-    def create_table(self, table: str) -> TableView:
+    def create_table(self, table: str, properties: Mapping[str, str] | None = None) -> TableView:
         """A new table of 20 columns, empty."""
         with self.client() as client:
-            created = client.create_table(table, SCHEMA, partition_spec=SPEC).result(READY_S)
+            created = client.create_table(table, SCHEMA, partition_spec=SPEC, properties=properties or {}).result(
+                READY_S
+            )
             assert isinstance(created, Committed), created
             return client.table(table)
 
@@ -55,9 +57,17 @@ class Deployment:
         found = int(snapshot.summary["total-data-files"])
         assert found == files, f"{files} files were committed by their outcomes, the table has {found}"
 
-    def drive(self, table: str, *, writers: int, seconds: float) -> lean_writers.Result:
+    def check_snapshots(self, table: str, *, snapshots: int) -> None:
+        """The table has exactly so many snapshots."""
+        with self.client() as client:
+            found = len(client.table(table).metadata.snapshots)
+        assert found == snapshots, f"{snapshots} snapshots were committed by their outcomes, the table has {found}"
+
+    def drive(
+        self, table: str, *, writers: int, seconds: float, properties: Mapping[str, str] | None = None
+    ) -> lean_writers.Result:
         """Closed-loop writers on a table of their own; what they were told is checked against the table."""
-        view = self.create_table(table)
+        view = self.create_table(table, properties)
         plan = lean_writers.Plan(
             redis_url=self.redis_url,
             table=table,
@@ -73,19 +83,21 @@ class Deployment:
 
 
 @contextmanager
-def deployment() -> Iterator[Deployment]:
-    """Servers and a daemon in a new folder, gone at the end."""
+def deployment(
+    settings: Mapping[str, str] | None = None, *, program: Sequence[str] = FIRN_SERVE
+) -> Iterator[Deployment]:
+    """Servers and a daemon in a new folder, gone at the end; `settings` without ``FIRN_``, over the defaults."""
     with (
         tempfile.TemporaryDirectory(prefix="firn-bench-", ignore_cleanup_errors=True) as folder,
         RedisServer(fsync="everysec") as redis_server,
         ZooKeeperServer() as zookeeper_server,
     ):
-        settings = {
+        addresses = {
             "REDIS_URL": redis_server.url,
             "ZOOKEEPER": zookeeper_server.hosts,
             "ZOOKEEPER_SESSION_TIMEOUT_S": str(SESSION_TIMEOUT_S),
         }
-        with running_daemon(Path(folder), settings) as daemon:
+        with running_daemon(Path(folder), {**addresses, **(settings or {})}, program=program) as daemon:
             yield Deployment(Path(folder), redis_url=redis_server.url, daemon=daemon)
 
 
