@@ -51,10 +51,10 @@ class FileStore(Protocol):
         ...
 
     def create_all(self, files: Sequence[tuple[str, bytes]]) -> None:
-        """`create` for every (location, data), in parallel; all are durable when this returns.
+        """New files under new names that nothing refers to yet, in parallel; all are durable when this returns.
 
         When one fails, the error is that of the first in the order given, and names it; others may have been written
-        and are orphans.
+        and are orphans. Where the machine dies before this returns, any of them may be there and not be whole.
         """
         ...
 

@@ -70,18 +70,49 @@ class LocalFiles:
         self._sync_folder(location, os.path.dirname(path))
 
     def create_all(self, files: Sequence[tuple[str, bytes]]) -> None:
+        """As the port says, but in one round: everything gets its name, then all files and folders are synced at once.
+
+        So a machine that dies in between may leave a file under its name that is not whole. Names that come in company
+        are new, and nothing refers to them before this returns.
+        """
         if len(files) == 1:
             self.create(*files[0])
             return
         paths = [_path(location) for location, _ in files]
-        _first_error(
-            self._pool.submit(self._link_new, location, path, data).exception
-            for (location, data), path in zip(files, paths, strict=True)
-        )
-        folders = {os.path.dirname(path): location for (location, _), path in zip(files, paths, strict=True)}
-        _first_error(
-            self._pool.submit(self._sync_folder, location, folder).exception for folder, location in folders.items()
-        )
+        with contextlib.ExitStack() as stack:
+            opened = [
+                stack.enter_context(self._named_open(location, path, data))
+                for (location, data), path in zip(files, paths, strict=True)
+            ]
+            folders = {os.path.dirname(path): location for (location, _), path in zip(files, paths, strict=True)}
+            syncs = [
+                self._pool.submit(self._sync_named, location, path, descriptor)
+                for (location, _), path, descriptor in zip(files, paths, opened, strict=True)
+            ]
+            syncs += [self._pool.submit(self._sync_folder, location, folder) for folder, location in folders.items()]
+            _first_error(sync.exception for sync in syncs)
+
+    @contextlib.contextmanager
+    def _named_open(self, location: str, path: str, data: bytes) -> Iterator[int]:
+        """Write a file under its own name, not yet synced; its descriptor meanwhile."""
+        temporary, descriptor = self._open_temporary(location, path)
+        try:
+            try:
+                _write(descriptor, data)
+            except OSError as error:
+                _discard(temporary)
+                _raise(location, error)
+            self._link(location, temporary, path)
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    def _sync_named(self, location: str, path: str, descriptor: int) -> None:
+        try:
+            self._fsync(descriptor)
+        except OSError as error:
+            _discard(path)  # the kernel may have dropped its content, and nobody knows of it
+            _raise(location, error)
 
     def replace(self, location: str, data: bytes) -> None:
         path = _path(location)
@@ -124,7 +155,10 @@ class LocalFiles:
         self._pool.shutdown()
 
     def _link_new(self, location: str, path: str, data: bytes) -> None:
-        temporary = self._write_temporary(location, path, data)
+        self._link(location, self._write_temporary(location, path, data), path)
+
+    def _link(self, location: str, temporary: str, path: str) -> None:
+        """Give a file its name, and take its hidden one."""
         try:
             os.link(temporary, path, follow_symlinks=False)
         except FileExistsError as error:
@@ -142,23 +176,10 @@ class LocalFiles:
 
     def _write_temporary(self, location: str, path: str, data: bytes) -> str:
         """Write and sync `data` under a hidden name beside `path`; its name. After any error nothing is left."""
-        folder = os.path.dirname(path)
-        temporary = f"{folder}/{TEMPORARY_PREFIX}{uuid.uuid4().hex}.tmp"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+        temporary, descriptor = self._open_temporary(location, path)
         try:
-            try:
-                descriptor = os.open(temporary, flags, 0o666)
-            except FileNotFoundError:
-                self._make_folder(folder)
-                descriptor = os.open(temporary, flags, 0o666)
-        except OSError as error:
-            _raise(location, error)
-        try:
-            with os.fdopen(descriptor, "wb", buffering=0) as file:
-                view = memoryview(data)
-                while view:
-                    view = view[file.write(view) :]
-                self._fsync(file.fileno())
+            _write(descriptor, data)
+            self._fsync(descriptor)
         except OSError as error:
             # The kernel may have dropped the dirty pages with the error: a second fsync would lie. The file is void.
             _discard(temporary)
@@ -166,7 +187,23 @@ class LocalFiles:
         except BaseException:
             _discard(temporary)
             raise
+        finally:
+            os.close(descriptor)
         return temporary
+
+    def _open_temporary(self, location: str, path: str) -> tuple[str, int]:
+        """A new hidden file beside `path`: its name and its descriptor."""
+        folder = os.path.dirname(path)
+        temporary = f"{folder}/{TEMPORARY_PREFIX}{uuid.uuid4().hex}.tmp"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+        try:
+            try:
+                return temporary, os.open(temporary, flags, 0o666)
+            except FileNotFoundError:
+                self._make_folder(folder)
+                return temporary, os.open(temporary, flags, 0o666)
+        except OSError as error:
+            _raise(location, error)
 
     def _make_folder(self, folder: str) -> None:
         """Make a folder and those above it, each durable in the one above it."""
@@ -230,6 +267,12 @@ class _Regular:
             parts.append(part)
             left -= len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
 
 
 def _path(location: str) -> str:
