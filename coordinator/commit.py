@@ -156,6 +156,7 @@ def working_on(
     )
     working.landmarks = state.decisions.landmarks.branch_off()
     working.also_at = () if pointer is None or pointer.dropped else pointer.also_at
+    working.renamed_to = None if pointer is None else pointer.renamed_to
     return working
 
 

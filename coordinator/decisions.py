@@ -120,10 +120,36 @@ class Decisions:
         self.head = segment.location
         self.sequence = segment.batch.sequence
         if segment.checkpoint is not None:
+            self._take_over(segment.checkpoint)
             self.last_checkpoint = segment.location
             self._since = []
             self._new_landmarks = {}
             self._segments_since = 0
+
+    def _take_over(self, checkpoint: Checkpoint) -> None:
+        """What a checkpoint has beyond this journal: it came with a table that was renamed."""
+        for intent_id, digest, index in checkpoint.intents:
+            if intent_id not in self._known:
+                self._remember(intent_id, digest, checkpoint.segments[index])
+        self._writers.update(checkpoint.writers)
+
+    def handed_over(self, checkpoint: Checkpoint) -> Checkpoint:
+        """The checkpoint of another name's journal with what memory has of this one, for a table that is renamed.
+
+        So an intent id is never used twice, and a streaming writer's epoch is not taken again under the new name.
+        """
+        listed = {intent_id for intent_id, _, _ in checkpoint.intents}
+        carried = [(i, known) for i, known in self._known.items() if i not in listed]
+        segments = tuple(dict.fromkeys((*(known.segment for _, known in carried), *checkpoint.segments)))
+        index = {segment: position for position, segment in enumerate(segments)}
+        own = ((i, digest, index[checkpoint.segments[at]]) for i, digest, at in checkpoint.intents)
+        return msgspec.structs.replace(
+            checkpoint,
+            segments=segments,
+            intents=(*((i, known.digest, index[known.segment]) for i, known in carried), *own),
+            writers={**checkpoint.writers, **self._writers},
+            newest_entry_ms=max(checkpoint.newest_entry_ms, self.newest_entry_ms),
+        )
 
     def _remember(self, intent_id: str, digest: str, segment: str) -> None:
         self._known[intent_id] = Known(digest, segment)

@@ -26,10 +26,11 @@ from firn.coordinator.table_reader import TableReader
 from firn.coordinator.table_state import TableState
 from firn.model.ancestry import snapshots_between
 from firn.model.errors import InvalidInput, InvalidIntent
-from firn.model.intent import OPERATIONS, Intent, Transaction, digest_of, encode_intent
+from firn.model.intent import OPERATIONS, Intent, RenameTable, Transaction, digest_of, encode_intent
 from firn.model.intent_codec import DecodedIntent, check_age
 from firn.model.limits import Limits
 from firn.model.manifest import Status
+from firn.model.operations.views import RenameView
 from firn.model.outcome import Outcome, Rejected
 from firn.model.planned_on import base_of, ref_of
 from firn.model.snapshot import MAIN_BRANCH
@@ -106,9 +107,11 @@ def forecast(
     """What would become of intents on one table, were they committed now, one after the other in this order.
 
     `versioned` is the table's pointer, None for a name without one. Raises as reading the table does, and InvalidInput
-    for transactions, which are about other tables, too.
+    for transactions and renames, which are about other names, too.
     """
     for intent in intents:
+        if isinstance(intent, RenameTable | RenameView):
+            raise InvalidInput("what would become of a rename cannot be told: it is about two names", where="operation")
         if isinstance(intent, Transaction):
             raise InvalidInput("what would become of a transaction cannot be told: try its members", where="operation")
     table = intents[0].table

@@ -15,14 +15,14 @@ import msgspec
 
 from firn.coordinator.dry_run import Forecast, forecast
 from firn.coordinator.queue_look import undecided
-from firn.coordinator.replay.places import chooses_places
+from firn.coordinator.replay.places import chooses_places, may_make
 from firn.coordinator.replay.working import Placement
 from firn.coordinator.table_catalogs import TableCatalogs
 from firn.coordinator.table_locations import TableLocations
 from firn.coordinator.table_reader import TableReader
 from firn.model.errors import FirnError, NotFound, Unavailable
 from firn.model.identifiers import check_table_name
-from firn.model.intent import CreateTable, Intent, RegisterTable
+from firn.model.intent import Intent
 from firn.model.limits import Limits
 from firn.model.outcome import decode_outcome
 from firn.model.sharding import shard_of
@@ -93,7 +93,7 @@ class DryRuns(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     async def _from_redis(self, table: str, intents: Sequence[Intent]) -> tuple[Versioned | None, tuple[str, ...]]:
         data = await self.streams.table(table)
-        if data is None and isinstance(intents[0], CreateTable | RegisterTable):
+        if data is None and may_make(intents[0]):
             return None, (FROM_REDIS, PLACES_UNSEEN)
         if data is None:
             raise NotFound(

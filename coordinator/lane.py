@@ -22,6 +22,7 @@ from firn.coordinator.lane_queue import LaneQueue, unless_late
 from firn.coordinator.metrics import Metrics
 from firn.coordinator.pending import Pending
 from firn.coordinator.publish import Publisher
+from firn.coordinator.rename_commit import prepare_rename, rename_in
 from firn.coordinator.repeats import sort_out
 from firn.coordinator.replay.decision import Refused
 from firn.coordinator.replay.holds import Hold, holds_of
@@ -244,8 +245,16 @@ class Lane:
     async def _prepared(
         self, plan: Plan, attempt: Attempt, *, leases: Sequence[Lease], retried: Sequence[Retried]
     ) -> Prepared:
-        """Replay and encode the batch; a transaction on all of its tables."""
+        """Replay and encode the batch; a transaction on all of its tables, a rename on both names."""
         reader, retries, now = self._shop.reader, tuple(retried), time.monotonic()
+        renaming = rename_in(plan.pendings)
+        if renaming is not None:
+            target = await self._timed("load", self._others.read_name(renaming.new_name))
+            work = asyncio.to_thread(
+                prepare_rename, plan, self._state, target, reader=reader, attempt=attempt, retried=retries,
+                lock_tokens={lease.table: lease.token for lease in leases}, now=now,
+            )  # fmt: skip
+            return await self._timed("replay", work)
         transaction = transaction_in(plan.pendings)
         if transaction is None:
             work = asyncio.to_thread(
@@ -368,6 +377,9 @@ class Lane:
     async def _further_locks(self, batch: Sequence[Pending]) -> tuple[str, ...]:
         """The locks that the batch needs beside its table's: whoever chooses a place holds all places still."""
         places = (LOCATIONS_LOCK,) if any(chooses_places(o) for o in operations_in(batch)) else ()
+        renaming = rename_in(batch)
+        if renaming is not None:
+            return (renaming.new_name, *places)
         transaction = transaction_in(batch)
         return places if transaction is None else (*await self._others.to_lock(transaction), *places)
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import msgspec
 
 from firn.model.errors import CorruptFile, NotFound
+from firn.model.journal import Segment
 from firn.model.metadata import TableMetadata
 from firn.model.outcome import Committed
 from firn.model.snapshot import Snapshot
@@ -55,7 +56,7 @@ def _made(journal: JournalFiles, head: str | None, wanted: set[int]) -> dict[int
     """Intents by the snapshot they became, as far as the journal tells."""
     found: dict[int, list[Made]] = {}
     try:
-        for position, segment in enumerate(journal.walk(head)):
+        for position, segment in enumerate(_segments(journal, head)):
             if position >= SEGMENTS_MAX or wanted <= found.keys():
                 break
             for decided in segment.decided:
@@ -66,6 +67,17 @@ def _made(journal: JournalFiles, head: str | None, wanted: set[int]) -> dict[int
     except (NotFound, CorruptFile):
         return found  # the snapshots are told all the same; `firn fsck` says what is wrong with the journal
     return found
+
+
+def _segments(journal: JournalFiles, head: str | None) -> Iterator[Segment]:
+    """A table's journal from `head` backwards, through the names that it had before."""
+    while head is not None:
+        location, head = head, None
+        for segment in journal.walk(location):
+            yield segment
+            if segment.batch.renamed_from is not None:
+                head = segment.batch.others[0].segment
+                break
 
 
 def _item(snapshot: Snapshot, *, made: Mapping[int, list[Made]], refs: Mapping[int, list[str]]) -> HistoryItem:

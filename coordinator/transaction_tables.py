@@ -83,6 +83,13 @@ class TransactionTables:
             self._states.popitem(last=False)
         return Others(states=states, seen=seen, unmoved=tuple(unmoved))
 
+    async def read_name(self, table: str) -> TableState:
+        """What another name stands for now; call it under its lock. Raises as `read` does."""
+        state = await self._follow(table)
+        while len(self._states) > STATES_KEPT:
+            self._states.popitem(last=False)
+        return state
+
     def forget(self) -> None:
         """Something went wrong while the states were used: read them anew."""
         self._states.clear()

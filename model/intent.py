@@ -29,7 +29,7 @@ from firn.model.operations.files import (
 )
 from firn.model.operations.layout import LayoutOperation
 from firn.model.operations.refs import RefOperation
-from firn.model.operations.tables import CreateOrReplaceTable, CreateTable, DropTable, RegisterTable
+from firn.model.operations.tables import CreateOrReplaceTable, CreateTable, DropTable, RegisterTable, RenameTable
 from firn.model.operations.transaction import Transaction
 from firn.model.operations.upkeep import UpkeepOperation
 from firn.model.operations.views import ViewOperation
@@ -51,6 +51,7 @@ __all__ = [
     "Intent",
     "Overwrite",
     "RegisterTable",
+    "RenameTable",
     "Replace",
     "ReplacePartitions",
     "RewriteManifests",
@@ -76,6 +77,7 @@ Intent = (
     | CreateTable
     | CreateOrReplaceTable
     | RegisterTable
+    | RenameTable
     | DropTable
     | RefOperation
     | UpkeepOperation

@@ -22,6 +22,7 @@ from firn.model.intent import (
     CreateOrReplaceTable,
     FileOperation,
     Intent,
+    RenameTable,
     Replace,
     added_files,
     digest_of,
@@ -32,6 +33,7 @@ from firn.model.intent import (
 from firn.model.limits import Limits
 from firn.model.operations.common import Operation
 from firn.model.operations.transaction import Transaction
+from firn.model.operations.views import RenameView
 from firn.model.transaction_check import check_transaction, with_member_ids
 
 _UNKNOWN_FIELD: Final = re.compile(r"Object contains unknown field `(.*?)`")
@@ -168,6 +170,8 @@ def _checked(intent: Intent, limits: Limits, reply_prefix: str) -> Intent:
         check_table_name(intent.table)
     except InvalidInput as error:
         raise InvalidIntent(error.message, rule="invalid-table-name", where="table", hint=error.hint) from error
+    if isinstance(intent, RenameTable | RenameView):
+        _check_new_name(intent)
     if intent.reply_to is not None and not _is_reply_stream(intent.reply_to, reply_prefix):
         raise InvalidIntent(
             f"must begin with {reply_prefix!r}, then at most 200 of A-Z a-z 0-9 . _ : -",
@@ -199,6 +203,15 @@ def _check_members(transaction: Transaction, limits: Limits) -> None:
 
 def _files_count(intent: Operation) -> int:
     return len(added_files(intent)) + len(removed_files(intent)) + len(removed_delete_files(intent))
+
+
+def _check_new_name(intent: RenameTable | RenameView) -> None:
+    try:
+        check_table_name(intent.new_name, where="new-name")
+    except InvalidInput as error:
+        raise InvalidIntent(error.message, rule="invalid-table-name", where="new-name", hint=error.hint) from error
+    if intent.new_name == intent.table:
+        raise InvalidIntent("is the name that it has", rule="invalid-field", where="new-name")
 
 
 def _check_sizes(intent: Operation, limits: Limits) -> None:

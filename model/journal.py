@@ -51,6 +51,10 @@ class Batch(_Record, frozen=True, kw_only=True, tag="batch"):
     """The intent that was this swap, if it was a transaction and was applied."""
     others: tuple[OtherPart, ...] = ()
     """The segments of the other tables that the same swap moved."""
+    renamed_to: str | None = None
+    """The name that the table has from here on, where its journal goes on."""
+    renamed_from: str | None = None
+    """The name that the table had, in whose journal it has its history."""
 
 
 class Decided(_Record, frozen=True, kw_only=True, tag="decided"):
@@ -67,10 +71,9 @@ class Decided(_Record, frozen=True, kw_only=True, tag="decided"):
     entry_ms: int = 0
     """The queue's clock when the entry was added."""
     branch: str | None = None
-    writer: str | None = None
     """The branch or tag that the intent was about."""
+    writer: str | None = None
     writer_sequence: int | None = None
-
     base_snapshot_id: int | None = None
     """The snapshot that the intent was planned on, if it said so."""
     priority: str = "ingest"

@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 TABLE: Final = "table"
-"""The key of whoever created, registered or dropped the table or view."""
+"""The key of whoever created, registered, renamed or dropped the table or view."""
 
 FORMAT: Final = "format"
 
@@ -83,9 +83,9 @@ def keys_of(operation: str, *, ref: str | None, details: Mapping[str, Any]) -> I
     elif operation == "expire-snapshots":
         yield from (expired_key(snapshot_id) for snapshot_id in _listed(details, "removed"))
         yield from (ref_key(str(name)) for name in _listed(details, "removed-refs"))
-    elif operation in {"create-table", "register-table", "drop-table"}:
+    elif operation in {"create-table", "register-table", "rename-table", "drop-table"}:
         yield TABLE
-    elif operation in {"create-view", "drop-view"}:
+    elif operation in {"create-view", "rename-view", "drop-view"}:
         yield from (TABLE, VERSION)
     elif operation in {"replace-view", "set-current-view-version"}:
         yield VERSION

@@ -48,8 +48,9 @@ class Pointer(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     ``v<N>.metadata.json`` (then the pointer follows it). `metadata_digest` is of the metadata file's bytes.
     `journal_head` is the newest journal segment. `watermarks` maps ``<stream epoch>/<shard>`` to the last stream entry
     that is decided. A `dropped` table's pointer stays, so that its journal does: what was committed to it is still
-    answered. `also_at` are places beside `location` in which the table has files: where it was before, where its
-    properties put files. Members that this version does not know are kept in `extra`.
+    answered; `renamed_to` is the name under which it goes on, if it does. `also_at` are places beside `location` in
+    which the table has files: where it was before, where its properties put files. Members that this version does not
+    know are kept in `extra`.
     """
 
     table: str
@@ -63,6 +64,7 @@ class Pointer(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     watermarks: dict[str, str] = {}
     dropped: bool = False
     also_at: tuple[str, ...] = ()
+    renamed_to: str | None = None
     extra: dict[str, Any] = {}
 
 

@@ -125,6 +125,8 @@ class Reach:
         """
         check_table_name(table)
         pointer = self.run(self._pointer(table, kind=kind or "table"))
+        if pointer.renamed_to is not None and not dropped:
+            raise NotFound(f"{pointer.kind} {table!r} was renamed to {pointer.renamed_to!r}")
         if pointer.dropped and not dropped:
             raise NotFound(f"{pointer.kind} {table!r} was dropped (firn journal {table} still tells its history)")
         if kind not in (None, pointer.kind):

@@ -156,6 +156,16 @@ def upgrade_format(_reach: Reach, *, name: str, version: int) -> Intent:
     return MAKE.upgrade_format(name, version)
 
 
+@table.command()
+@click.argument("name")
+@click.argument("new_name")
+@click.option("--timeout", type=click.FloatRange(min=0), default=30.0, show_default=True, help="Seconds to wait.")
+@reaching
+def rename(reach: Reach, *, name: str, new_name: str, timeout: float) -> int:
+    """Give a table another, free name. Its files stay where they are."""
+    return change(reach, Intents().rename_table(name, new_name), done="renamed", timeout_s=timeout)
+
+
 @table.command("list")
 @click.option("--dropped", is_flag=True, help="Dropped tables, too, whose names may be used again.")
 @reaching

@@ -122,6 +122,16 @@ def drop(reach: Reach, *, name: str, timeout: float) -> int:
     return change(reach, Intents().drop_view(_found(reach, name)), done="dropped", timeout_s=timeout)
 
 
+@view.command()
+@click.argument("name")
+@click.argument("new_name")
+@_TIMEOUT
+@reaching
+def rename(reach: Reach, *, name: str, new_name: str, timeout: float) -> int:
+    """Give a view another, free name. Its files stay where they are."""
+    return change(reach, Intents().rename_view(_found(reach, name), new_name), done="renamed", timeout_s=timeout)
+
+
 @view.command("list")
 @reaching
 def list_views(reach: Reach) -> None:

@@ -10,7 +10,7 @@ from firn.coordinator.client.intents import members_of, schema_json, unix_ms
 from firn.coordinator.client.options import IntentOptions, TableOptions
 from firn.coordinator.client.submitting import Submitted_co, Submitting
 from firn.coordinator.client.table_view import TableView
-from firn.model.intent import ContentFile, CreateOrReplaceTable, CreateTable, DropTable, RegisterTable
+from firn.model.intent import ContentFile, CreateOrReplaceTable, CreateTable, DropTable, RegisterTable, RenameTable
 from firn.model.metadata import TableMetadata
 from firn.model.operations.tables import SeenTable
 from firn.model.operations.upkeep import (
@@ -84,6 +84,10 @@ class TableOperations(Submitting[Submitted_co]):
                 **members_of(options),
             )
         )
+
+    def rename_table(self, table: str, new_name: str, **options: Unpack[IntentOptions]) -> Submitted_co:
+        """Give a table another, free name; its files stay where they are."""
+        return self.submit(RenameTable(table=table, new_name=new_name, **members_of(options)))
 
     def drop_table(self, table: str, **options: Unpack[IntentOptions]) -> Submitted_co:
         """Forget a table; its files stay."""

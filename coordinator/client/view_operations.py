@@ -9,7 +9,14 @@ from firn.coordinator.client.intents import members_of, schema_json
 from firn.coordinator.client.options import IntentOptions, ViewOptions
 from firn.coordinator.client.submitting import Submitted_co, Submitting
 from firn.coordinator.client.view_found import ViewFound
-from firn.model.operations.views import CreateView, DropView, ReplaceView, SetCurrentViewVersion, UpdateViewProperties
+from firn.model.operations.views import (
+    CreateView,
+    DropView,
+    RenameView,
+    ReplaceView,
+    SetCurrentViewVersion,
+    UpdateViewProperties,
+)
 from firn.model.schema import Schema
 
 
@@ -74,6 +81,10 @@ class ViewOperations(Submitting[Submitted_co]):
     ) -> Submitted_co:
         """Set a view to another of the versions that it still has."""
         return self.submit(SetCurrentViewVersion(version_id=version_id, **_change_of(seen, options)))
+
+    def rename_view(self, seen: ViewFound, new_name: str, **options: Unpack[IntentOptions]) -> Submitted_co:
+        """Give a view another, free name; its files stay where they are."""
+        return self.submit(RenameView(new_name=new_name, **_change_of(seen, options)))
 
     def drop_view(self, seen: ViewFound, **options: Unpack[IntentOptions]) -> Submitted_co:
         """Forget a view; its files stay."""

@@ -10,8 +10,9 @@ from firn.coordinator.replay.working import Working
 from firn.model.errors import InvalidInput
 from firn.model.intent import CreateOrReplaceTable, CreateTable, Intent, RegisterTable
 from firn.model.metadata import TableMetadata
+from firn.model.operations.tables import RenameTable
 from firn.model.operations.upkeep import SetLocation, UpdateProperties
-from firn.model.operations.views import CreateView, ReplaceView, UpdateViewProperties
+from firn.model.operations.views import CreateView, RenameView, ReplaceView, UpdateViewProperties
 from firn.model.view import ViewMetadata
 from firn.storage.locations import is_within, normalize, overlap
 
@@ -22,13 +23,13 @@ PLACES: Final = ("write.data.path", "write.metadata.path", "write.object-storage
 def chooses_places(intent: Intent) -> bool:
     """Whether the intent says where a table's files are: then all tables' places must hold still until it is decided.
 
-    Such an intent is a batch of its own, under the lock over all locations.
+    Such an intent is a batch of its own, under the lock over all locations. A rename is one: places go by names.
     """
     if isinstance(intent, UpdateProperties | UpdateViewProperties):
         return not intent.updates.keys().isdisjoint(PLACES)
     if isinstance(intent, ReplaceView):
         return intent.location is not None or not intent.properties.keys().isdisjoint(PLACES)
-    return may_make(intent) or isinstance(intent, SetLocation)
+    return may_make(intent) or isinstance(intent, SetLocation | RenameTable | RenameView)
 
 
 def may_make(intent: Intent) -> bool:

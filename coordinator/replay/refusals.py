@@ -88,7 +88,7 @@ def _explains(landmark: Landmark, refused: Refused) -> bool:
     if refused.rule in _REF_GONE:
         return landmark.operation in _REMOVERS
     if refused.rule == "unknown-table":
-        return landmark.operation in {"drop-table", "drop-view"}
+        return landmark.operation in {"drop-table", "drop-view", "rename-table", "rename-view"}
     if refused.rule == "ref-moved":
         return landmark.snapshot_id == refused.head_snapshot_id
     return True

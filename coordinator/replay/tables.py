@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator
 from typing import Final
 from urllib.parse import quote
 
@@ -17,6 +18,7 @@ from firn.model.metadata_create import new_table_metadata
 from firn.model.partitioning import PartitionSpec, spec_from_json
 from firn.model.schema import schema_from_json
 from firn.model.sorting import UNSORTED, order_from_json
+from firn.storage.locations import overlap
 
 TABLE_UUIDS: Final = uuid.UUID("5b0f6a52-6e26-5c1e-8a2c-8d6a7f2f9b11")
 """Namespace from which table uuids are derived: the same create intent makes the same table on every attempt."""
@@ -25,7 +27,7 @@ TABLE_UUIDS: Final = uuid.UUID("5b0f6a52-6e26-5c1e-8a2c-8d6a7f2f9b11")
 def create_table(working: Working, intent: CreateTable) -> Applied:
     """Make the table. Prevents: two tables in one place, where one's cleanup deletes the other's files."""
     working.require_free()
-    location = own_location(working, intent.location)
+    location = own_location(working, intent.location, intent_id=intent.intent_id)
     require_own_places(working, intent.properties)
     table_uuid = intent.table_uuid or str(uuid.uuid5(TABLE_UUIDS, intent.intent_id))
     if _left_by_an_attempt(working, intent, location, table_uuid=table_uuid):
@@ -64,7 +66,7 @@ def register_table(working: Working, intent: RegisterTable) -> Applied:
         rules.TABLE_UUID_MISMATCH.refuse(
             f"{metadata_location} is of table {metadata.table_uuid}, not {intent.table_uuid}"
         )
-    own_location(working, metadata.location)
+    own_location(working, metadata.location, intent_id=intent.intent_id)
     for snapshot in metadata.snapshots:
         if snapshot.manifest_list is not None:
             require_inside(working, snapshot.manifest_list, where=f"snapshot {snapshot.snapshot_id}")
@@ -144,7 +146,18 @@ def default_location(table: str, *, warehouse: str) -> str:
     return "/".join([warehouse.rstrip("/"), *parts])
 
 
-def own_location(working: Working, wanted: str | None) -> str:
-    """Where a table or view is to be: a place where tables may be, and that is no other table's."""
-    location = wanted or default_location(working.table, warehouse=working.placement.warehouse)
-    return require_own(working, location, where="location")
+def own_location(working: Working, wanted: str | None, *, intent_id: str) -> str:
+    """Where a table or view is to be: a place where tables may be, and that is no other table's.
+
+    Without a wish it goes where its name says, and beside that when a table is there that was renamed.
+    """
+    if wanted is None:
+        wanted = default_location(working.table, warehouse=working.placement.warehouse)
+        normal = require_inside(working, wanted, where="location")
+        if any(overlap(normal, place) for place in _places_of_others(working)):
+            wanted = f"{wanted}-{intent_id}"
+    return require_own(working, wanted, where="location")
+
+
+def _places_of_others(working: Working) -> Iterator[str]:
+    return (place for name, places in working.placement.taken.items() if name != working.table for place in places)

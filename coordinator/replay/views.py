@@ -36,7 +36,7 @@ VIEW_UUIDS: Final = uuid.UUID("2f8a0c6e-9d41-5f0b-b7c3-64d1f0a7e2c5")
 def create_view(working: Working, intent: CreateView) -> Applied:
     """Make the view. Prevents: a table or view that another one stands in for; a definition that no engine can read."""
     working.require_free()
-    location = own_location(working, intent.location)
+    location = own_location(working, intent.location, intent_id=intent.intent_id)
     require_own_places(working, intent.properties)
     version, schema = _definition(working, intent)
     try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, Literal, Protocol
+from typing import Final, Literal, NoReturn, Protocol
 
 import msgspec
 
@@ -119,10 +119,10 @@ class Working:
 
     A table has `metadata`, a view has `view`; a free name has neither, and none has both.
 
-    `also_at` are places beside its location where it has files (`Pointer.also_at`). `waiting` is what work behind the
-    batch needs, `following` those of the batch behind the one that is replayed. `own` are snapshots that earlier
-    members of the same transaction made: no conflict with what comes after them. `landmarks` tell who made changes
-    without snapshots.
+    `also_at` are places beside its location where it has files, `renamed_to` is the name that it has now (`Pointer`).
+    `waiting` is what work behind the batch needs, `following` those of the batch behind the one that is replayed. `own`
+    are snapshots that earlier members of the same transaction made: no conflict with what comes after them.
+    `landmarks` tell who made changes without snapshots.
     """
 
     def __init__(  # noqa: PLR0913 - all that one attempt of one batch works on
@@ -147,6 +147,7 @@ class Working:
         self.placement = placement
         self.limits = limits
         self.also_at: tuple[str, ...] = ()
+        self.renamed_to: str | None = None
         self.waiting: Sequence[Hold] = ()
         self.following: Sequence[Intent] = ()
         self.landmarks = Landmarks()
@@ -166,7 +167,7 @@ class Working:
         if self.view is not None:
             rules.WRONG_KIND.refuse(f"{self.table!r} is a view, not a table")
         if self.metadata is None:
-            rules.UNKNOWN_TABLE.refuse(f"there is no table {self.table!r}")
+            self._refuse_unknown("table")
         if table_uuid is not None and table_uuid != self.metadata.table_uuid:
             rules.TABLE_UUID_MISMATCH.refuse(
                 f"{self.table!r} is table {self.metadata.table_uuid} now, not {table_uuid}: "
@@ -179,12 +180,17 @@ class Working:
         if self.metadata is not None:
             rules.WRONG_KIND.refuse(f"{self.table!r} is a table, not a view")
         if self.view is None:
-            rules.UNKNOWN_TABLE.refuse(f"there is no view {self.table!r}")
+            self._refuse_unknown("view")
         if view_uuid is not None and view_uuid != self.view.view_uuid:
             rules.TABLE_UUID_MISMATCH.refuse(
                 f"{self.table!r} is view {self.view.view_uuid} now, not {view_uuid}: it was dropped and made anew"
             )
         return self.view
+
+    def _refuse_unknown(self, kind: str) -> NoReturn:
+        if self.renamed_to is not None:
+            rules.UNKNOWN_TABLE.refuse(f"{self.table!r} was renamed to {self.renamed_to!r}", hint="replan")
+        rules.UNKNOWN_TABLE.refuse(f"there is no {kind} {self.table!r}")
 
     def require_free(self) -> None:
         """Refuse a name that is a table's or a view's."""

@@ -8,6 +8,8 @@ import msgspec
 
 from firn.model.operations.common import ContentFile, FieldId, Operation, Path, SnapshotId
 
+TableName = Annotated[str, msgspec.Meta(min_length=1, max_length=512)]
+
 
 class CreateTable(Operation, frozen=True, kw_only=True, tag="create-table"):
     """Create a table from a schema, a partition spec and a sort order (REST JSON forms).
@@ -66,6 +68,12 @@ class RegisterTable(Operation, frozen=True, kw_only=True, tag="register-table"):
     metadata_location: Path | None = None
     location: Path | None = None
     catalog: Literal["metastore", "file-system"] = "metastore"
+
+
+class RenameTable(Operation, frozen=True, kw_only=True, tag="rename-table"):
+    """Give a table another, free name; its files stay where they are. Not for file-system tables."""
+
+    new_name: TableName
 
 
 class DropTable(Operation, frozen=True, kw_only=True, tag="drop-table"):

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import msgspec
 
 from firn.model.operations.common import Name, Operation, Path
+from firn.model.operations.tables import TableName
 from firn.model.operations.upkeep import PropertyName
 
 VersionId = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
@@ -67,8 +68,14 @@ class SetCurrentViewVersion(ChangeView, frozen=True, kw_only=True, tag="set-curr
     version_id: VersionId
 
 
+class RenameView(ChangeView, frozen=True, kw_only=True, tag="rename-view"):
+    """Give a view another, free name; its files stay where they are."""
+
+    new_name: TableName
+
+
 class DropView(ChangeView, frozen=True, kw_only=True, tag="drop-view"):
     """Forget a view's pointer; its files stay."""
 
 
-ViewOperation = CreateView | ReplaceView | UpdateViewProperties | SetCurrentViewVersion | DropView
+ViewOperation = CreateView | ReplaceView | UpdateViewProperties | SetCurrentViewVersion | RenameView | DropView

@@ -205,3 +205,19 @@ async def test_create_or_replace_puts_a_table_in_the_place_of_what_is_there() ->
     assert second.json["details"]["replaced"] is True
     assert [field["name"] for field in told["schema"]["fields"]] == ["other"]
     assert told["format-version"] == 3
+
+
+async def test_a_renamed_table_has_its_history_under_its_new_name() -> None:
+    bench = CliBench()
+    async with bench.daemon():
+        await bench.firn("table", "create", TABLE, *COLUMNS)
+        first = await bench.commit(append("a", "b", writer="etl"))
+        renamed = await bench.firn("table", "rename", TABLE, "db.archive")
+        gone = await bench.firn("table", "show", TABLE)
+        history = (await bench.firn("table", "history", "db.archive", "--json")).json
+        listed = (await bench.firn("table", "list", "--json")).json
+    assert (renamed.code, renamed.out.splitlines()[0]) == (0, f"renamed {TABLE}")
+    assert gone.code == 1
+    assert "was renamed to 'db.archive'" in gone.err
+    assert [made["intent-id"] for made in history[0]["intents"]] == [first.intent_id]
+    assert [one["table"] for one in listed] == ["db.archive"]

@@ -34,6 +34,8 @@ async def test_a_view_lives_from_create_to_drop() -> None:
         checked = await bench.firn("fsck", "--all", "--json")
         assert checked.json["ok"], checked.out
         assert checked.json["tables"][0]["checked"]["versions"] == 4
+        assert (await bench.firn("view", "rename", VIEW, "db.other")).code == 0
+        assert (await bench.firn("view", "rename", "db.other", VIEW)).code == 0
         assert (await bench.firn("view", "drop", VIEW)).code == 0
         gone = await bench.firn("view", "show", VIEW)
         nothing = await bench.firn("view", "show", "db.none")
