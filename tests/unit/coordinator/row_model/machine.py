@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from firn.coordinator.fsck.run import check_table
 from firn.model.intent import CreateTable
 from firn.model.metadata import TableMetadata
-from firn.model.outcome import Committed, Outcome
+from firn.model.outcome import Committed, Outcome, Rejected
 from firn.storage.pointers import Pointers
 from tests.unit.coordinator.row_model.author import Author, Choices, View
 from tests.unit.coordinator.row_model.curator import Curator
@@ -184,13 +184,12 @@ class RowMachine(RuleBasedStateMachine):
             planned, outcome = self.planned[record.intent_id], told[record.intent_id]
             self.decided[record.intent_id] = outcome
             note(f"{planned.kind} {planned.intent.intent_id[-6:]}: {_answer(outcome)}")
-            if made is not None and getattr(outcome, "snapshot_id", None) != made:
-                self._compare(made)
-                made = None
-            if isinstance(outcome, Committed):
-                made = self.model.commit(planned, outcome) or made
-            else:
+            if isinstance(outcome, Rejected):
                 self.model.refuse(planned, outcome)
+                continue
+            if made is not None and outcome.snapshot_id != made:  # appends that share a snapshot come one by one
+                self._compare(made)
+            made = self.model.commit(planned, outcome)
             assume(not self.model.has_twins)
         if made is not None:
             self._compare(made)
