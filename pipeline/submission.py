@@ -27,7 +27,8 @@ def submit(connection: Connection, intent: Intent, written: Iterable[ContentFile
     """The outcome of `intent`; the files `written` for it are removed if it is rejected, and only then."""
     answer = connection.client().submit(intent).result(connection.timeout_s)
     if isinstance(answer, Rejected):
-        remove_files(connection.store(), (file.file_path for file in written))
+        manifests = (one.manifest_path for one in getattr(intent, "manifests", ()))
+        remove_files(connection.store(), [*(file.file_path for file in written), *manifests])
     return answer
 
 

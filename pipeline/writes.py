@@ -26,6 +26,7 @@ from firn.pipeline.submission import job_of, submit
 from firn.pipeline.write_job import write_files
 from firn.pipeline.write_properties import DISTRIBUTION_MODE
 from firn.pipeline.write_target import WriteTarget
+from firn.pipeline.written_manifests import append_members
 
 
 class WriteOptions(TypedDict, total=False):
@@ -53,9 +54,8 @@ def append(rows: DataFrame, table: str, **options: Unpack[WriteOptions]) -> Answ
     """
     write = _Write(rows, table, options)
     files = write.files()
-    return write.submit(
-        Append(**write.members, data_files=tuple(files), base_snapshot_id=write.base_snapshot_id), files
-    )
+    intent = Append(**write.members, **write.listed(files), base_snapshot_id=write.base_snapshot_id)
+    return write.submit(intent, files)
 
 
 def overwrite(
@@ -134,6 +134,11 @@ class _Write:
         mode = distribution_mode(spec=self._view.spec, order=order, asked=asked)
         with job_of(self._connection, target):
             return write_files(self._rows, target, mode=mode, order=order)
+
+    def listed(self, files: list[ContentFile]) -> dict[str, Any]:
+        """The members of an append that bring these files."""
+        store = self._connection.store()
+        return append_members(files, self._view.metadata, run=self.members["intent_id"], store=store)
 
     def submit(self, intent: Intent, files: list[ContentFile]) -> Answer:
         return submit(self._connection, intent, files)

@@ -1,0 +1,120 @@
+"""Planned Parquet files read by Spark itself: columns by field id, deleted positions taken out by an anti-join."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import pyspark.sql.functions as F  # noqa: N812 - what everybody calls it
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql.types import BinaryType, StructField
+from pyspark.sql.types import StructType as SparkStruct
+
+from firn.model.errors import CorruptFile
+from firn.model.reserved import (
+    FILE_ID,
+    LAST_UPDATED_SEQUENCE_NUMBER_ID,
+    POS_ID,
+    ROW_ID_ID,
+    SPEC_ID_ID,
+)
+from firn.model.scan_plan import FileScanTask
+from firn.model.schema import Schema
+from firn.model.types import UUID, NestedField
+from firn.pipeline.connection import Connection
+from firn.pipeline.deleted_positions import deleted_positions
+from firn.pipeline.spark_paths import spellings
+from firn.pipeline.spark_types import FIELD_ID_KEY, spark_field
+from firn.pipeline.sql_literals import sql_literal
+from firn.storage.locations import normalize
+
+FIELD_IDS_CONF: Final = "spark.sql.parquet.fieldId.read.enabled"
+BROADCAST_POSITIONS_MAX: Final = 2_000_000
+"""Deleted positions that are sent to every task; more of them are shuffled."""
+
+_FILE: Final = "__firn_file"
+_ROW: Final = "__firn_row"
+_PATH: Final = "__firn_path"
+_FACTS: Final = "__firn_location string, __firn_spec int, __firn_first bigint, __firn_seq bigint"
+_PREFIX: Final = "__firn_column_"
+
+
+def native_frame(
+    spark: SparkSession, tasks: Sequence[FileScanTask], *, projection: Schema, connection: Connection
+) -> DataFrame:
+    """The live rows of these tasks' files in the columns of `projection`.
+
+    Which way a column is found is the session's setting ``spark.sql.parquet.fieldId.read.enabled``, which is set here.
+    """
+    spark.conf.set(FIELD_IDS_CONF, "true")
+    stored = [field for field in projection.fields if field.field_id not in {FILE_ID, POS_ID, SPEC_ID_ID}]
+    names = {field.field_id: f"{_PREFIX}{at}" for at, field in enumerate(stored)}
+    # Names in Parquet do not matter; ours cannot clash, neither with each other nor with `_metadata`.
+    schema = SparkStruct([_physical(field, names[field.field_id]) for field in stored])
+    paths = [task.file.file_path for task in tasks]
+    rows = spark.read.option("__globPaths__", "false").schema(schema).parquet(*paths)
+    deletes = any(task.deletes for task in tasks)
+    if (
+        deletes
+        or len(stored) < len(projection.fields)
+        or ROW_ID_ID in names
+        or LAST_UPDATED_SEQUENCE_NUMBER_ID in names
+    ):
+        rows = rows.select("*", F.col("_metadata.file_path").alias(_PATH), F.col("_metadata.row_index").alias(_ROW))
+        rows = rows.join(F.broadcast(_facts(spark, rows, tasks)), _PATH)
+    if deletes:
+        gone = deleted_positions(spark, dict(enumerate(tasks)), connection=connection)
+        few = sum(delete.record_count for task in tasks for delete in task.deletes) <= BROADCAST_POSITIONS_MAX
+        gone = gone.toDF(_FILE, _ROW)
+        rows = rows.join(F.broadcast(gone) if few else gone, [_FILE, _ROW], "left_anti")
+    return rows.select([_shown(field, names).alias(field.name) for field in projection.fields])
+
+
+def _physical(field: NestedField, name: str) -> StructField:
+    """The column as Spark is to read it."""
+    if field.type == UUID:
+        return StructField(name, BinaryType(), nullable=True, metadata={FIELD_ID_KEY: field.field_id})
+    found = spark_field(field)
+    return StructField(name, found.dataType, nullable=True, metadata={**found.metadata, **_default(field)})
+
+
+def _default(field: NestedField) -> dict[str, str]:
+    """What Spark fills in where a file does not have the column: SQL in the field's metadata."""
+    if field.initial_default is None:
+        return {}
+    return {"EXISTS_DEFAULT": sql_literal(field.type, field.initial_default)}
+
+
+def _facts(spark: SparkSession, rows: DataFrame, tasks: Sequence[FileScanTask]) -> DataFrame:
+    """What is known of each file, by every way in which Spark spells its path."""
+    numbers = {normalize(task.file.file_path): at for at, task in enumerate(tasks)}
+    found = []
+    for spelled, location in spellings(rows.inputFiles()).items():
+        if location not in numbers:
+            raise CorruptFile(location, f"Spark reads it as {spelled}, and no planned file is called so")
+        number = numbers[location]
+        task = tasks[number]
+        file = task.file
+        found.append((spelled, number, file.file_path, file.spec_id, file.first_row_id, task.sequence_number))
+    return spark.createDataFrame(found, f"{_PATH} string, {_FILE} int, {_FACTS}")
+
+
+def _shown(field: NestedField, names: dict[int, str]) -> Column:
+    """The column as it is shown."""
+    first = F.col("__firn_first")
+    match field.field_id:
+        case int(i) if i == FILE_ID:
+            return F.col("__firn_location")
+        case int(i) if i == POS_ID:
+            return F.col(_ROW)
+        case int(i) if i == SPEC_ID_ID:
+            return F.col("__firn_spec")
+    column = F.col(names[field.field_id])
+    if field.field_id == ROW_ID_ID:
+        return F.coalesce(column, first + F.col(_ROW))
+    if field.field_id == LAST_UPDATED_SEQUENCE_NUMBER_ID:
+        return F.coalesce(column, F.when(first.isNotNull(), F.col("__firn_seq")))
+    if field.type == UUID:
+        text = F.lower(F.hex(column))
+        return F.regexp_replace(text, "^(.{8})(.{4})(.{4})(.{4})(.{12})$", "$1-$2-$3-$4-$5")
+    return column
