@@ -17,7 +17,7 @@ from firn.coordinator.landed import Landed, landed
 from firn.coordinator.lane_queue import unless_late
 from firn.coordinator.pending import Pending
 from firn.coordinator.repeats import sort_out
-from firn.coordinator.replay.decision import Applied, Decision, Refused
+from firn.coordinator.replay.decision import Decision, Refused
 from firn.coordinator.replay.draft import DraftSnapshot
 from firn.coordinator.replay.refusals import placed
 from firn.coordinator.replay.window import made_by
@@ -48,6 +48,7 @@ DRY_RUN: Final = "dry-run"
 class FutureSnapshot(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_defaults=True):
     """A snapshot that a commit would make. `intents_count` intents of the dry run would share it."""
 
+    table: str
     snapshot_id: int
     parent_snapshot_id: int | None = None
     sequence_number: int
@@ -81,6 +82,8 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_d
     head_snapshot_id: int | None = None
     metadata_location: str | None = None
     snapshot: FutureSnapshot | None = None
+    other_snapshots: tuple[FutureSnapshot, ...] = ()
+    """What a transaction would make besides."""
     details: dict[str, Any] = {}
     rebased_over: tuple[Landed, ...] = ()
     rebased_over_count: int = 0
@@ -94,16 +97,29 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_d
         return self.status == "would-commit" or (self.outcome is not None and not isinstance(self.outcome, Rejected))
 
 
-def forecast(
-    intents: Sequence[Intent],
-    *,
-    versioned: Versioned | None,
-    reader: TableReader,
-    journal: JournalFiles,
-    limits: Limits,
-    placement: Placement,
-    now_ms: int,
-) -> list[Forecast]:
+class Setting(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """What a dry run reads with, and what it goes by; `now_ms` is the wall clock."""
+
+    reader: TableReader
+    journal: JournalFiles
+    limits: Limits
+    placement: Placement
+    now_ms: int
+
+    def state(self, table: str, versioned: Versioned | None) -> TableState:
+        """What a name stands for at its pointer; None for a name without one. Raises as reading it does."""
+        state = TableState(table, reader=self.reader, journal=self.journal, limits=self.limits)
+        state.load(versioned)
+        return state
+
+    def draft(self, state: TableState, placement: Placement | None = None) -> Working:
+        """What an attempt is made on."""
+        attempt = Attempt(batch=DRY_RUN, token=DRY_RUN, number=0, now_ms=self.now_ms)
+        where = self.placement if placement is None else placement
+        return working_on(state, reader=self.reader, attempt=attempt, placement=where, limits=self.limits)
+
+
+def forecast(intents: Sequence[Intent], *, versioned: Versioned | None, setting: Setting) -> list[Forecast]:
     """What would become of intents on one table, were they committed now, one after the other in this order.
 
     `versioned` is the table's pointer, None for a name without one. Raises as reading the table does, and InvalidInput
@@ -114,10 +130,19 @@ def forecast(
             raise InvalidInput("what would become of a rename cannot be told: it is about two names", where="operation")
         if isinstance(intent, Transaction):
             raise InvalidInput("what would become of a transaction cannot be told: try its members", where="operation")
-    table = intents[0].table
-    state = TableState(table, reader=reader, journal=journal, limits=limits)
-    state.load(versioned)
-    pendings = [_pending(intent, limits=limits, now_ms=now_ms) for intent in intents]
+    state = setting.state(intents[0].table, versioned)
+    pendings = [pending_of(intent, limits=setting.limits, now_ms=setting.now_ms) for intent in intents]
+    known, opened = known_already(pendings, state, limits=setting.limits)
+    working = setting.draft(state)
+    for pending, decision in zip(opened, decide(working, opened), strict=True):
+        known[id(pending)] = judged(pending, decision, state, working)
+    return [known[id(pending)] for pending in pendings]
+
+
+def known_already(
+    pendings: Sequence[Pending], state: TableState, *, limits: Limits
+) -> tuple[dict[int, Forecast], list[Pending]]:
+    """What is told of those that need no replay, by their `id`, and those that do."""
     found = sort_out(state.decisions, pendings)
     known: dict[int, Forecast] = {
         id(pending): _forecast(pending, state, status="decided", outcome=outcome) for pending, outcome in found.repeats
@@ -129,14 +154,10 @@ def forecast(
     for pending in found.later:
         same = "says the same as an earlier one of this dry run, and would get that one's outcome"
         known[id(pending)] = _forecast(pending, state, status="would-commit", caveats=(same,))
-    attempt = Attempt(batch=DRY_RUN, token=DRY_RUN, number=0, now_ms=now_ms)
-    working = working_on(state, reader=reader, attempt=attempt, placement=placement, limits=limits)
-    for pending, decision in zip(found.open, decide(working, found.open), strict=True):
-        known[id(pending)] = _judged(pending, decision, state, working)
-    return [known[id(pending)] for pending in pendings]
+    return known, found.open
 
 
-def _pending(intent: Intent, *, limits: Limits, now_ms: int) -> Pending:
+def pending_of(intent: Intent, *, limits: Limits, now_ms: int) -> Pending:
     """The intent as if it came in now, with the verdict of whoever looks at it before its table is."""
     payload = encode_intent(intent)
     pending = Pending(
@@ -168,7 +189,8 @@ def _forecast(pending: Pending, state: TableState, **members: Any) -> Forecast:
     })  # fmt: skip
 
 
-def _judged(pending: Pending, decision: Decision, state: TableState, working: Working) -> Forecast:
+def judged(pending: Pending, decision: Decision, state: TableState, working: Working) -> Forecast:
+    """What replay decided on an intent, told from the table before (`state`) and after it (`working`)."""
     intent = pending.decoded.intent
     if isinstance(decision, Refused):
         refused = placed(working, intent, decision)
@@ -183,13 +205,10 @@ def _judged(pending: Pending, decision: Decision, state: TableState, working: Wo
     passed = _passed(state, base_of(intent), head=head)
     return _forecast(
         pending, state, status="would-commit", head_snapshot_id=head,
-        snapshot=None if draft is None else _future(draft, working), details=_details(decision),
+        snapshot=None if draft is None else future(draft, working),
+        details=msgspec.to_builtins(decision.details),
         rebased_over=passed[:LISTED_MAX], rebased_over_count=len(passed),
     )  # fmt: skip
-
-
-def _details(applied: Applied) -> dict[str, Any]:
-    return dict(applied.details)
 
 
 def _head(state: TableState, name: str | None) -> int | None:
@@ -205,7 +224,8 @@ def _passed(state: TableState, base: int | None, *, head: int | None) -> tuple[L
     return tuple(landed(snapshot) for snapshot in between or ())
 
 
-def _future(draft: DraftSnapshot, working: Working) -> FutureSnapshot:
+def future(draft: DraftSnapshot, working: Working) -> FutureSnapshot:
+    """What a drafted snapshot is."""
     snapshot = draft.snapshot
     added, removed = (tuple(_files(draft, working, status)) for status in (Status.ADDED, Status.DELETED))
     refs = () if working.metadata is None else working.metadata.refs.values()
@@ -213,6 +233,7 @@ def _future(draft: DraftSnapshot, working: Working) -> FutureSnapshot:
         later.snapshot.parent_snapshot_id == snapshot.snapshot_id for later in working.snapshots
     )
     return FutureSnapshot(
+        table=working.table,
         snapshot_id=snapshot.snapshot_id,
         parent_snapshot_id=snapshot.parent_snapshot_id,
         sequence_number=snapshot.sequence_number,

@@ -13,17 +13,20 @@ from typing import Final
 
 import msgspec
 
-from firn.coordinator.dry_run import Forecast, forecast
+from firn.coordinator.dry_run import Forecast, Setting, forecast
+from firn.coordinator.dry_run_together import TOGETHER, Together, forecast_together
 from firn.coordinator.queue_look import undecided
 from firn.coordinator.replay.places import chooses_places, may_make
 from firn.coordinator.replay.working import Placement
 from firn.coordinator.table_catalogs import TableCatalogs
 from firn.coordinator.table_locations import TableLocations
 from firn.coordinator.table_reader import TableReader
+from firn.coordinator.transaction_tables import TransactionTables
 from firn.model.errors import FirnError, NotFound, Unavailable
 from firn.model.identifiers import check_table_name
 from firn.model.intent import Intent
 from firn.model.limits import Limits
+from firn.model.operations.transaction import Transaction
 from firn.model.outcome import decode_outcome
 from firn.model.sharding import shard_of
 from firn.storage.file_system_tables import FileSystemTables
@@ -52,13 +55,18 @@ class DryRuns(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     async def of(self, intents: Sequence[Intent]) -> list[Forecast]:
         """A forecast for each intent, in the same order; those of one table as if committed in this order.
 
+        What is about several tables (transactions, renames) is judged on these as they are now.
         Raises NotFound when it cannot be told where a table is, and what reading the table raises.
         """
         by_table: dict[str, list[int]] = {}
-        for position, intent in enumerate(intents):
-            by_table.setdefault(check_table_name(intent.table), []).append(position)
         shared = await self._shared()
         found: dict[int, Forecast] = {}
+        for position, intent in enumerate(intents):
+            check_table_name(intent.table)
+            if isinstance(intent, TOGETHER):
+                found[position] = await self._of_several(intent, shared)
+            else:
+                by_table.setdefault(intent.table, []).append(position)
         for table, positions in by_table.items():
             told = await self._of_table(table, [intents[i] for i in positions], shared)
             found.update(zip(positions, told, strict=True))
@@ -70,20 +78,36 @@ class DryRuns(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             versioned, caveats = await self._from_redis(table, intents)
         else:
             versioned, caveats = await self._from_zookeeper(pointers, table), ()
-        placement = await self._placement(intents, shared)
-        told = await asyncio.to_thread(
-            forecast,
-            intents,
-            versioned=versioned,
-            reader=TableReader(self.files, limits=self.limits),
-            journal=JournalFiles(self.files, bytes_max=self.limits.journal_bytes_max),
-            limits=self.limits,
-            placement=placement,
-            now_ms=time.time_ns() // 1_000_000,
-        )
+        setting = await self._setting(intents, shared)
+        told = await asyncio.to_thread(forecast, intents, versioned=versioned, setting=setting)
         waiting = await self._waiting(table, shared.shards)
         told = [msgspec.structs.replace(one, waiting=waiting, caveats=(*one.caveats, *caveats)) for one in told]
         return told if pointers is not None else [await self._or_decided(one) for one in told]
+
+    async def _of_several(self, intent: Together, shared: SharedSettings) -> Forecast:
+        pointers = self.pointers
+        if pointers is None:
+            raise NotFound(f"a dry run of what is about several tables needs ZooKeeper ({intent.intent_id})")
+        reader, journal = self._readers()
+        catalogs = TableCatalogs(pointers, FileSystemTables(self.files))
+        tables = TransactionTables(
+            pointers=pointers, catalogs=catalogs, reader=reader, journal=journal, limits=self.limits
+        )
+        others = await tables.read(intent) if isinstance(intent, Transaction) else None
+        target = None if isinstance(intent, Transaction) else await self._from_zookeeper(pointers, intent.new_name)
+        told = await asyncio.to_thread(
+            forecast_together,
+            intent,
+            versioned=await self._from_zookeeper(pointers, intent.table),
+            others=others,
+            target=target,
+            setting=await self._setting([intent], shared),
+        )
+        return msgspec.structs.replace(told, waiting=await self._waiting(intent.table, shared.shards))
+
+    def _readers(self) -> tuple[TableReader, JournalFiles]:
+        journal = JournalFiles(self.files, bytes_max=self.limits.journal_bytes_max)
+        return TableReader(self.files, limits=self.limits), journal
 
     async def _from_zookeeper(self, pointers: Pointers, table: str) -> Versioned | None:
         try:
@@ -113,6 +137,16 @@ class DryRuns(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             catalog="file-system" if by_path else "metastore", metadata_location=metadata_location,
         )  # fmt: skip
         return Versioned(pointer, 0), (FROM_REDIS,)
+
+    async def _setting(self, intents: Sequence[Intent], shared: SharedSettings) -> Setting:
+        reader, journal = self._readers()
+        return Setting(
+            reader=reader,
+            journal=journal,
+            limits=self.limits,
+            placement=await self._placement(intents, shared),
+            now_ms=time.time_ns() // 1_000_000,
+        )
 
     async def _placement(self, intents: Sequence[Intent], shared: SharedSettings) -> Placement:
         """Where tables may be, as the daemons say; the places of all others only where it matters."""

@@ -247,8 +247,8 @@ def forecast_lines(told: Forecast) -> Iterator[Line]:
             yield from list(rejected_lines(outcome, prevents=None))[1:]
         case _:
             yield Line("outcome", "would be committed", style="green")
-    if told.snapshot is not None:
-        yield from _future_lines(told.snapshot)
+    for snapshot in (told.snapshot, *told.other_snapshots):
+        yield from () if snapshot is None else _future_lines(snapshot)
     yield from (Line("", f"{name}: {value}") for name, value in told.details.items())
     if told.status != "decided":
         verb = "rebased" if told.is_yes else "meanwhile"
@@ -269,7 +269,9 @@ def _waiting_text(waiting: int | None) -> str:
 def _future_lines(snapshot: FutureSnapshot) -> Iterator[Line]:
     branch = "on no branch (staged)" if snapshot.branch is None else f"on {shown(snapshot.branch)}"
     parent = "nothing" if snapshot.parent_snapshot_id is None else str(snapshot.parent_snapshot_id)
-    yield Line("snapshot", f"{snapshot.snapshot_id}  {snapshot.operation}, {branch}, after {parent}")
+    yield Line(
+        "snapshot", f"{snapshot.snapshot_id} of {snapshot.table}: {snapshot.operation}, {branch}, after {parent}"
+    )
     yield from _listed("adds", snapshot.added_files, snapshot.added_files_count)
     yield from _listed("removes", snapshot.removed_files, snapshot.removed_files_count)
     totals = ("total-data-files", "total-delete-files", "total-records")

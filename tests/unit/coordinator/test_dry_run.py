@@ -185,3 +185,26 @@ async def test_a_client_with_redis_alone_is_told_what_that_leaves_open() -> None
         ages = dt.datetime.now(dt.UTC)
         (expiry,) = await client.dry_run(make.expire_snapshots(TABLE, older_than=ages))
         assert expiry.details == {"removed-count": 0}
+
+
+async def test_a_transaction_and_a_rename_are_judged_on_all_their_tables() -> None:
+    bench = Workbench()
+    make = Intents()
+    async with bench.daemon():
+        for table in ("db.a", "db.b", "db.taken"):
+            await bench.commit(create(table))
+        members = [append("x", table="db.a"), append("y", table="db.b")]
+        yes = await one(bench, make.transaction(members))
+        no = await one(bench, make.transaction([append("x", table="db.a"), delete("nope", table="db.b")]))
+        renamed = await one(bench, make.rename_table("db.a", "db.c"))
+        taken = await one(bench, make.rename_table("db.a", "db.taken"))
+        assert await bench.live("db.a") == await bench.live("db.b") == []
+    assert (yes.status, yes.operation) == ("would-commit", "transaction")
+    assert yes.snapshot is not None
+    assert {yes.snapshot.table, *(other.table for other in yes.other_snapshots)} == {"db.a", "db.b"}
+    assert (no.status, no.other_snapshots) == ("would-reject", ())
+    assert isinstance(no.outcome, Rejected)
+    assert (no.outcome.rule, no.outcome.details["table"]) == ("missing-file", "db.b")
+    assert (renamed.status, renamed.details) == ("would-commit", {"renamed-to": "db.c"})
+    assert isinstance(taken.outcome, Rejected)
+    assert taken.outcome.rule == "table-exists"
