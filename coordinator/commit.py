@@ -7,6 +7,7 @@ Everything here is prepared before the swap and decided by it; `firn.coordinator
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
@@ -16,10 +17,12 @@ from firn.coordinator.pointer_move import Moved, move, moved_pointer, new_metada
 from firn.coordinator.replay.decision import Decision
 from firn.coordinator.replay.engine import replay
 from firn.coordinator.replay.holds import Hold
+from firn.coordinator.replay.merging import waits_for_merges_from
 from firn.coordinator.replay.working import Attempt, Placement, Working
 from firn.coordinator.snapshot_files import encode_snapshots
 from firn.coordinator.table_reader import TableReader
 from firn.coordinator.table_state import TableState
+from firn.model.intent import Append
 from firn.model.journal import Retried, Segment
 from firn.model.limits import Limits
 from firn.model.manifest import ManifestFile
@@ -28,6 +31,9 @@ from firn.storage.journal import pack_segment
 from firn.storage.metadata_files import digest_of_bytes
 from firn.storage.packed_entries import PackedEntries
 from firn.storage.pointers import PointerChange, PointerCheck
+
+LIGHT_INTENTS_MAX: Final = 64
+LIGHT_FILES_MAX: Final = 128
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,6 +83,26 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     def files(self) -> tuple[tuple[str, bytes], ...]:
         """Everything that must be durable before the swap."""
         return tuple(file for part in self.parts for file in part.files)
+
+
+def is_light(plan: Plan, state: TableState) -> bool:
+    """Whether preparing takes a few milliseconds and reads nothing: then a thread would cost more than it frees.
+
+    So it is with appends of a few files to branches whose state is known.
+    """
+    if len(plan.pendings) > LIGHT_INTENTS_MAX or state.metadata is None:
+        return False
+    intents = [pending.decoded.intent for pending in plan.pendings]
+    appends = [i for i in intents if isinstance(i, Append) and not i.stage and not i.manifests]
+    if len(appends) < len(intents) or sum(len(intent.data_files) for intent in appends) > LIGHT_FILES_MAX:
+        return False
+    refs = [state.metadata.refs.get(branch) for branch in {intent.branch for intent in appends}]
+    heads = [state.heads.get(None if ref is None else ref.snapshot_id) for ref in refs]
+    waits_from = waits_for_merges_from(state.metadata)
+    return all(
+        head is not None and len(head.manifests) < waits_from and all(m.content == "data" for m in head.manifests)
+        for head in heads
+    )
 
 
 def prepare(

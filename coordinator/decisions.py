@@ -170,6 +170,10 @@ class Decisions:
         if len(self._writers) > self._limits.writers_max:
             del self._writers[next(iter(self._writers))]
 
+    def is_new(self, intent_id: str) -> bool:
+        """Whether memory alone tells that the intent was never decided."""
+        return intent_id not in self._known and intent_id_ms(intent_id) > self._forgotten_ms
+
     def find(self, intent_id: str) -> Known | None:
         """Where the intent was decided, None if it was not. May read checkpoints: call it off the event loop."""
         known = self._known.get(intent_id)

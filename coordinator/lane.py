@@ -11,19 +11,19 @@ import asyncio
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import structlog
 
-from firn.coordinator.commit import Part, Plan, Prepared, prepare
+from firn.coordinator.commit import Part, Plan, Prepared, is_light, prepare
 from firn.coordinator.lane_lock import LaneLock
 from firn.coordinator.lane_queue import LaneQueue, unless_late
-from firn.coordinator.metrics import Metrics
+from firn.coordinator.metrics import Metrics, TableSize
 from firn.coordinator.pending import Pending
 from firn.coordinator.publish import Publisher
 from firn.coordinator.rename_commit import prepare_rename, rename_in
-from firn.coordinator.repeats import sort_out
+from firn.coordinator.repeats import all_new, sort_out
 from firn.coordinator.replay.decision import Refused
 from firn.coordinator.replay.holds import Hold, holds_of
 from firn.coordinator.replay.places import chooses_places, may_make
@@ -104,6 +104,8 @@ class Lane:
             on_wanted=self._arrived.set,
         )  # fmt: skip
         self._busy = False
+        self.size: TableSize | None = None
+        """How much the table's last commit carried."""
         self.given_up: list[Pending] = []
         """What a lane left undecided of its last batch when it ended: for want of a server or the lock, or by dying."""
         self._log = structlog.get_logger().bind(table=table)
@@ -232,6 +234,7 @@ class Lane:
                     self._publish_unjournaled(batch, prepared.outcomes)
                     return
                 await self._timed("write", asyncio.to_thread(shop.files.create_all, prepared.files))
+                shop.metrics.count_written(prepared.files)
                 if await self._swap(prepared, leases, batch, retried=retried, number=number):
                     return
         raise Unavailable(f"{limits.swap_attempts_max} swaps of one batch in a row did not come off")
@@ -257,7 +260,8 @@ class Lane:
             return await self._timed("replay", work)
         transaction = transaction_in(plan.pendings)
         if transaction is None:
-            work = asyncio.to_thread(
+            run = asyncio.to_thread if not is_light(plan, self._state) else run_here
+            work = run(
                 prepare, plan, self._state, reader=reader, attempt=attempt, retried=retries,
                 lock_token=leases[0].token, now=now,
             )  # fmt: skip
@@ -317,6 +321,8 @@ class Lane:
         assert part.change.pointer is not None
         table = part.change.table
         part.state.advance(part.change.pointer, versions.get(table), part.working)
+        if table == self.table:
+            self.size = size_after(part)
         part.state.decisions.add(part.segment)
         for location, packed in part.manifests:
             self._shop.reader.remember(location, packed)
@@ -341,6 +347,8 @@ class Lane:
 
     async def _answer_repeats(self, batch: Sequence[Pending]) -> list[Pending]:
         """Send what has been decided before its first outcome again; the rest, each identity once, is still open."""
+        if all_new(self._state.decisions, batch):
+            return list(batch)
         result = await asyncio.to_thread(sort_out, self._state.decisions, batch)
         for pending, outcome in result.repeats:
             self._shop.publisher.repeat(pending, outcome)
@@ -472,6 +480,26 @@ def operations_in(batch: Sequence[Pending]) -> list[Intent]:
         intent = pending.decoded.intent
         operations += intent.members if isinstance(intent, Transaction) else (intent,)
     return operations
+
+
+def size_after(part: Part) -> TableSize | None:
+    """How large a table is after its part in a swap; None for a view and for a table that is gone."""
+    metadata, pointer = part.working.metadata, part.change.pointer
+    if metadata is None or pointer is None:
+        return None
+    head = part.state.heads.get(metadata.current_snapshot_id)
+    written = dict(part.files if part.put is None else (*part.files, part.put)).get(pointer.metadata_location)
+    return TableSize(
+        table=pointer.table,
+        snapshots=len(metadata.snapshots),
+        manifests=0 if head is None else len(head.manifests),
+        metadata_bytes=0 if written is None else len(written),
+    )
+
+
+async def run_here(work: Callable[..., T], *arguments: Any, **named: Any) -> T:
+    """As `asyncio.to_thread`, without the thread."""
+    return work(*arguments, **named)
 
 
 def _attempt(batch_id: str, number: int, now_ms: int) -> Attempt:

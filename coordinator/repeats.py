@@ -30,6 +30,19 @@ class Sorted(msgspec.Struct, frozen=True, kw_only=True):
     later: list[Pending]
 
 
+def all_new(decisions: Decisions, batch: Sequence[Pending]) -> bool:
+    """Whether all are intents of their own that were never decided, as far as that is known without reading anything.
+
+    False says nothing: `sort_out` finds out.
+    """
+    intents = [pending.decoded.intent for pending in batch]
+    return (
+        len({intent.intent_id for intent in intents}) == len(intents)
+        and all(intent.writer is None or intent.writer_sequence is None for intent in intents)
+        and all(decisions.is_new(intent.intent_id) for intent in intents)
+    )
+
+
 def sort_out(decisions: Decisions, batch: Sequence[Pending]) -> Sorted:
     """Sort a batch by what the journal knows. May read journal files: call it off the event loop."""
     result = Sorted(open=[], repeats=[], reused=[], later=[])

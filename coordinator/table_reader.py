@@ -150,6 +150,11 @@ class TableReader:
         """Keep the entries of a manifest that was just written."""
         self._cache.keep_packed(location, packed)
 
+    def at_hand(self, manifest: ManifestFile) -> bool:
+        """Whether the entries of a manifest can be had without reading it."""
+        cache = self._cache
+        return cache.packed(manifest.manifest_path) is not None or cache.decoded(manifest) is not None
+
     @property
     def merges(self) -> MergesBeside:
         """Merges of manifests beside the commit path."""

@@ -13,6 +13,7 @@ import msgspec
 from firn.coordinator.replay.draft import DraftManifest, ManifestRef, location_of
 from firn.coordinator.replay.working import Working
 from firn.model.manifest import ManifestFile
+from firn.model.metadata import TableMetadata
 from firn.model.table_properties import MANIFEST_MERGE_ENABLED, MANIFEST_MIN_MERGE_COUNT, MANIFEST_TARGET_SIZE_BYTES
 from firn.storage.manifest_merge import merge_entries, merge_plan
 
@@ -59,12 +60,12 @@ def merge_small(
         for packed in merge_plan(free, target_bytes=target_bytes, min_count=min_count):
             if not packed.merge:
                 continue
-            if _is_small(packed.manifests):
+            if _is_small(working, packed.manifests):
                 replaced |= dict.fromkeys((m.manifest_path for m in packed.manifests), None)
                 replaced[packed.manifests[0].manifest_path] = _merge(working, packed.manifests, snapshot_id=snapshot_id)
             else:
                 merges.begin(packed.manifests, metadata, location=working.new_manifest_location())
-    if len(kept) - len(replaced) > UNMERGED_FACTOR * max(min_count, 2) and _wait(working, kept):
+    if len(kept) - len(replaced) > waits_for_merges_from(metadata) and _wait(working, kept):
         kept, more = _take_over(working, kept, snapshot_id=snapshot_id)
         names |= more
     drafts = tuple(draft for draft in replaced.values() if draft is not None)
@@ -109,11 +110,17 @@ def _without(
     return tuple(kept)
 
 
-def _is_small(parts: Sequence[ManifestFile]) -> bool:
+def waits_for_merges_from(metadata: TableMetadata) -> int:
+    """Manifests with which a commit to the table may have to wait for a merge under way."""
+    return UNMERGED_FACTOR * max(MANIFEST_MIN_MERGE_COUNT.of(metadata.properties), 2)
+
+
+def _is_small(working: Working, parts: Sequence[ManifestFile]) -> bool:
     """Whether a commit can make the merge itself. Deletes are few, and their index has to be told of each."""
     if parts[0].content == "deletes":
         return True
-    return sum((part.live_files_count or 0) + (part.deleted_files_count or 0) for part in parts) <= INLINE_ENTRIES_MAX
+    entries = sum((part.live_files_count or 0) + (part.deleted_files_count or 0) for part in parts)
+    return entries <= INLINE_ENTRIES_MAX and all(working.reader.at_hand(part) for part in parts)
 
 
 def _wait(working: Working, manifests: Sequence[ManifestRef]) -> bool:

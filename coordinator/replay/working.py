@@ -72,6 +72,9 @@ class TableReader(Protocol):
     def head(self, metadata: TableMetadata, snapshot_id: int | None) -> Head:
         """Manifests and live files of a snapshot."""
 
+    def at_hand(self, manifest: ManifestFile) -> bool:
+        """Whether the entries of a stored manifest can be had without reading it."""
+
     @property
     def merges(self) -> MergesBeside:
         """Merges of manifests that are made beside commits."""
