@@ -7,7 +7,7 @@ STAMP := $(VENV)/.made-from-lock
 UV_VERSION := 0.13.9
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run test test-unit test-long lint bench lock clean
+.PHONY: help demo run test test-unit test-long lint bench dashboards lock clean
 
 help: ## print this list
 	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):[^#]*## /\1#/' | \
@@ -39,6 +39,9 @@ lint: $(STAMP) ## ruff and mypy
 
 bench: $(STAMP) ## the benchmarks (ROW=name for one of them)
 	$(BIN)/python -m tests.bench $(ROW) $(ARGS)
+
+dashboards: $(STAMP) ## make Grafana's dashboards anew from grafana/generate.py
+	$(BIN)/python -m grafana.generate
 
 # Universal: one lock for every Python from 3.11 on, Linux and macOS. Where packages come from is the business of
 # whoever installs them, so it names no index.

@@ -72,6 +72,7 @@ class Daemon:
         self._log = structlog.get_logger()
         self.metrics = Metrics(version=VERSION, daemon=self.member)
         self._connected = asyncio.Event()
+        self._started = False
         self._watch_session(session.state)
         self._remove_listener = session.add_listener(self._watch_session)
         self._membership = Membership(session)
@@ -103,6 +104,8 @@ class Daemon:
             landed=self._landed,
         )
         self.lanes = Lanes(shop)
+        self.metrics.watch_cache(shop.reader.cache)
+        self.metrics.watch_tables(self.lanes.sizes)
         self.ownership = Ownership(
             self._membership,
             member=self.member,
@@ -147,6 +150,7 @@ class Daemon:
         url = None if self._settings.http.port < 0 else await self.http.start()
         info = msgspec.json.encode({"version": VERSION, "http": url})
         await self._join(info)
+        self._started = True
         for name, work in (
             ("publisher", self.publisher.run()),
             ("ownership", self.ownership.run()),
@@ -254,6 +258,8 @@ class Daemon:
 
     def _watch_session(self, state: SessionState) -> None:
         self.metrics.zookeeper_connected.set(state == "connected")
+        if state == "lost" and self._started:
+            self.metrics.session_losses.inc()
         if state == "connected":
             self._connected.set()
         else:

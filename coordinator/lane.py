@@ -322,7 +322,7 @@ class Lane:
         table = part.change.table
         part.state.advance(part.change.pointer, versions.get(table), part.working)
         if table == self.table:
-            self.size = size_after(part)
+            self.size = size_after(part, self.size)
         part.state.decisions.add(part.segment)
         for location, packed in part.manifests:
             self._shop.reader.remember(location, packed)
@@ -482,18 +482,20 @@ def operations_in(batch: Sequence[Pending]) -> list[Intent]:
     return operations
 
 
-def size_after(part: Part) -> TableSize | None:
+def size_after(part: Part, before: TableSize | None) -> TableSize | None:
     """How large a table is after its part in a swap; None for a view and for a table that is gone."""
     metadata, pointer = part.working.metadata, part.change.pointer
     if metadata is None or pointer is None:
         return None
-    head = part.state.heads.get(metadata.current_snapshot_id)
     written = dict(part.files if part.put is None else (*part.files, part.put)).get(pointer.metadata_location)
+    if written is None:
+        return before
+    head = part.state.heads.get(metadata.current_snapshot_id)
     return TableSize(
         table=pointer.table,
         snapshots=len(metadata.snapshots),
         manifests=0 if head is None else len(head.manifests),
-        metadata_bytes=0 if written is None else len(written),
+        metadata_bytes=len(written),
     )
 
 

@@ -11,6 +11,7 @@ import msgspec
 import structlog
 
 from firn.coordinator.lane import Lane, Workshop
+from firn.coordinator.metrics import TableSize
 from firn.coordinator.pending import Pending
 
 IDLE_SWEEP_S = 30.0
@@ -111,6 +112,10 @@ class Lanes:
     def depths(self) -> dict[str, int]:
         """Intents waiting, by table."""
         return {table: lane.depth for table, lane in self._lanes.items()}
+
+    def sizes(self) -> list[TableSize]:
+        """How large the tables are that were committed to lately."""
+        return [lane.size for lane in self._lanes.values() if lane.size is not None]
 
     async def retire(self, tables: set[str] | None = None) -> None:
         """End these lanes (None: all) after the batch under way; what they had queued stays pending in the streams.

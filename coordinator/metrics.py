@@ -135,6 +135,8 @@ class Metrics:
             self.stage_seconds.labels(stage)
         for kind in KINDS:
             self.written_bytes.labels(kind)
+        for result in ("won", "lost", "fenced", "unknown"):
+            self.batches.labels(result)
 
     def count_written(self, files: Iterable[tuple[str, bytes]]) -> None:
         """Count the files of a batch by what they are."""

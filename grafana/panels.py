@@ -1,0 +1,76 @@
+"""The kinds of panels that the dashboards are made of, each with what firn wants of it."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+from grafana_foundation_sdk.builders import bargauge, common, dashboard, heatmap, prometheus, stat, table, timeseries
+from grafana_foundation_sdk.models.common import BigValueGraphMode, StackingMode
+from grafana_foundation_sdk.models.dashboard import DataSourceRef, Threshold, ThresholdsMode
+from grafana_foundation_sdk.models.prometheus import PromQueryFormat
+
+SOURCE: Final = DataSourceRef(type_val="prometheus", uid="prometheus")
+
+
+class Query(msgspec.Struct, frozen=True):
+    """A PromQL expression and what its series are called."""
+
+    expression: str
+    legend: str = ""
+
+
+def lines(title: str, *queries: Query, unit: str = "short", about: str = "", stacked: bool = False) -> Any:
+    """Values over time."""
+    panel = timeseries.Panel().unit(unit).min(0).line_width(1).fill_opacity(25 if stacked else 6)
+    if stacked:
+        panel = panel.stacking(common.StackingConfig().mode(StackingMode.NORMAL))
+    return _asked(_titled(panel, title, about=about, width=8, height=8), *queries)
+
+
+def number(
+    title: str, query: str, *, unit: str = "short", about: str = "", warn: float | None = None, bad: float | None = None
+) -> Any:
+    """One value now: green until it reaches `warn` or `bad`; without either it is not judged."""
+    judged = warn is not None or bad is not None
+    steps = [Threshold(value=None, color="green" if judged else "text")]
+    steps += [Threshold(value=value, color=color) for value, color in ((warn, "orange"), (bad, "red")) if value]
+    thresholds = dashboard.ThresholdsConfig().mode(ThresholdsMode.ABSOLUTE).steps(steps)
+    panel = stat.Panel().unit(unit).thresholds(thresholds).graph_mode(BigValueGraphMode.AREA).reduce_options(_newest())
+    return _asked(_titled(panel, title, about=about, width=4, height=4), Query(query))
+
+
+def spread(title: str, metric: str, *, about: str = "") -> Any:
+    """A histogram over time."""
+    query = Query(f"sum by (le) (rate({metric}_bucket[$__rate_interval]))", "{{le}}")
+    panel = _titled(heatmap.Panel().unit("s"), title, about=about, width=8, height=8)
+    return _asked(panel, query, form=PromQueryFormat.HEATMAP)
+
+
+def bars(title: str, query: Query, *, unit: str = "short", about: str = "") -> Any:
+    """Values now, side by side."""
+    panel = bargauge.Panel().unit(unit).reduce_options(_newest())
+    return _asked(_titled(panel, title, about=about, width=8, height=8), query, instant=True)
+
+
+def listing(title: str, query: str, *, about: str = "") -> Any:
+    """Labels and values as a table."""
+    panel = _titled(table.Panel(), title, about=about, width=12, height=8)
+    return _asked(panel, Query(query), instant=True, form=PromQueryFormat.TABLE)
+
+
+def _newest() -> Any:
+    return common.ReduceDataOptions().calcs(["lastNotNull"])
+
+
+def _titled(panel: Any, title: str, *, about: str, width: int, height: int) -> Any:
+    return panel.title(title).description(about).datasource(SOURCE).span(width).height(height)
+
+
+def _asked(panel: Any, *queries: Query, instant: bool = False, form: PromQueryFormat | None = None) -> Any:
+    for position, query in enumerate(queries):
+        target = prometheus.Dataquery().ref_id(chr(ord("A") + position)).datasource(SOURCE).expr(query.expression)
+        target = target.legend_format(query.legend or "__auto")
+        target = target.instant() if instant else target.range()
+        panel = panel.with_target(target if form is None else target.format(form))
+    return panel
