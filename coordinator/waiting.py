@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
+
+import msgspec
 
 from firn.coordinator.replay.holds import Hold, holds_of_payload
 from firn.model.limits import Limits
@@ -11,6 +14,7 @@ from firn.model.sharding import shard_of
 from firn.storage.intent_streams import FIRST_ID, IntentStreams, id_order
 
 PAGE: Final = 512
+SHARDS_AT_ONCE: Final = 8
 HOUR_MS: Final = 3_600_000
 
 
@@ -31,26 +35,36 @@ class WaitingIntents:
     async def holds(self, table: str) -> tuple[Hold, ...]:
         """What they need of a table, each need once.
 
-        At most `Limits.waiting_scan_entries_max` entries are looked at; of those behind them it is taken for granted
-        that they were planned no earlier than `Limits.dedupe_window_hours` before they were queued.
+        The streams of other tables are looked at, too: for transactions. At most `Limits.waiting_scan_entries_max`
+        entries are looked at in each stream; of those behind them it is taken for granted that they were planned no
+        earlier than `Limits.dedupe_window_hours` before they were queued.
         """
-        shard = shard_of(table, shards=self._shards)
+        home = shard_of(table, shards=self._shards)
+        found: dict[Hold, Hold] = {}
+        for start in range(0, self._shards, SHARDS_AT_ONCE):
+            shards = range(start, min(start + SHARDS_AT_ONCE, self._shards))
+            for held in await asyncio.gather(*(self._held(table, shard, is_home=shard == home) for shard in shards)):
+                found = {**held, **found}
+        return tuple(found.values())
+
+    async def _held(self, table: str, shard: int, *, is_home: bool) -> dict[Hold, Hold]:
+        """What the entries of one stream need of a table, by the need itself, whoever has it."""
         oldest_ms = (await self._streams.lag(shard)).oldest_entry_ms
+        found: dict[Hold, Hold] = {}
         if oldest_ms is None:
-            return ()
-        found: dict[Any, Hold] = {}
+            return found
         after, seen = (f"{oldest_ms - 1}-{2**63}" if oldest_ms else FIRST_ID), 0
         while page := await self._streams.standing(shard, after=after, count=PAGE):
             for standing in page:
-                if standing.state == "settled" or self._under_way(shard, standing.entry_id):
-                    continue
-                for hold in holds_of_payload(standing.payload or b"", table=table):
-                    found.setdefault((hold.snapshot_ids, hold.refs, hold.from_start, hold.picked, hold.wap_id), hold)
+                if standing.state != "settled":
+                    elsewhere = not is_home or self._under_way(shard, standing.entry_id)
+                    for hold in holds_of_payload(standing.payload or b"", table=table, elsewhere=elsewhere):
+                        found.setdefault(msgspec.structs.replace(hold, who=""), hold)
             after, seen = page[-1].entry_id, seen + len(page)
             if seen >= self._limits.waiting_scan_entries_max:
-                found[None] = self._unseen(after)
-                break
-        return tuple(found.values())
+                unseen = self._unseen(after)
+                return {unseen: unseen, **found}
+        return found
 
     def _unseen(self, entry_id: str) -> Hold:
         queued_ms, _ = id_order(entry_id)

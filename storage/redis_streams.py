@@ -339,9 +339,10 @@ class RedisStreams:
     async def book(self, table: str) -> Book:
         key = self._names.book(table)
         async with redis_errors("book"):
-            check_book(table, await self._redis.hlen(key))
-            found: dict[bytes, bytes] = await self._redis.hgetall(key)
-            return book_of(found, now_ms=await self._now_ms())
+            count, now_ms = await asyncio.gather(self._redis.hlen(key), self._now_ms())
+            check_book(table, count)
+            found: dict[bytes, bytes] = await self._redis.hgetall(key) if count else {}
+            return book_of(found, now_ms=now_ms)
 
     async def note(self, table: str, changes: Mapping[str, bytes | None], *, version: int, lives_ms: int) -> bool:
         key = self._names.book(table)

@@ -61,13 +61,18 @@ def holds_of(intent: Intent) -> tuple[Hold, ...]:
     return tuple(_hold(_glimpse_of(one), intent.intent_id) for one in members if one.table == intent.table)
 
 
-def holds_of_payload(payload: bytes, *, table: str) -> tuple[Hold, ...]:
-    """What an intent that has not been looked at needs of a table; nothing if it cannot be read or is another's."""
+def holds_of_payload(payload: bytes, *, table: str, elsewhere: bool = False) -> tuple[Hold, ...]:
+    """What an intent that has not been looked at needs of a table; nothing if it cannot be read or is another's.
+
+    `elsewhere`: only what a transaction needs that waits in another table's lane.
+    """
     try:
         glimpse = _GLIMPSE.decode(payload)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return ()
     intent_id = str(glimpse.intent_id)
+    if elsewhere and glimpse.table == table:
+        return ()
     if not isinstance(glimpse.members, list):
         return (_hold(glimpse, intent_id),) if glimpse.table == table else ()
     found = (msgspec.convert(one, _Glimpse) for one in glimpse.members if isinstance(one, dict))

@@ -17,6 +17,8 @@ from firn.model.operations.upkeep import ExpireSnapshots, SetStatistics
 from firn.model.outcome import Committed, Outcome
 from firn.model.sharding import shard_of
 from tests.unit.coordinator.replay.gathering import HELD_S, Gathering
+from tests.unit.coordinator.test_floods import FLOODED, FloodBench
+from tests.unit.coordinator.transactions.ledger import transaction
 from tests.unit.coordinator.workbench import TABLE, Workbench, append, content_file, create, new_id, replace
 
 SHARD = shard_of(TABLE, shards=4)
@@ -147,6 +149,29 @@ async def test_what_has_been_decided_or_is_in_a_lane_or_of_another_table_holds_n
     assert [hold.snapshot_ids for hold in await waiting.holds(TABLE)] == [(8,)]
 
 
+async def test_a_transaction_that_waits_in_another_tables_lane_keeps_its_bases() -> None:
+    bench = FloodBench()
+    async with bench.daemon() as daemon:
+        await bench.commit(create(FLOODED))
+        first, second, third = await with_history(bench, "a", "b", "c")
+        bench.slow.gate.clear()
+        blocker = append("x", table=FLOODED)
+        await bench.send(blocker)
+        rewrite = replace(["a", "b"], ["ab"], base=second, rows=20)
+        both = transaction(append("y", table=FLOODED), rewrite)
+        await bench.send(both)
+        async with asyncio.timeout(HELD_S):
+            while daemon.lanes.depths.get(FLOODED) != 1:  # noqa: ASYNC110 - lanes tell nobody
+                await asyncio.sleep(0.005)
+        expired = await bench.commit(expire_all())
+        bench.slow.gate.set()
+        await bench.commit(both)
+    assert expired.details["removed"] == [first]
+    assert both.intent_id in dict(expired.details["kept"])[second]
+    assert third in dict(expired.details["kept"])
+    assert await bench.live() == ["ab", "c"]
+
+
 NEEDS: list[tuple[Intent, dict[str, Any]]] = [
     (append("a"), {"refs": ("main",)}),
     (replace(["a"], ["b"], base=5, branch="dev"), {"snapshot_ids": (5,), "refs": ("dev",)}),
@@ -170,6 +195,7 @@ def test_what_an_intent_needs_is_the_same_whether_it_was_decoded_or_only_glanced
     assert holds_of(waits) == expected
     assert holds_of_payload(encode_intent(waits), table=TABLE) == expected
     assert holds_of_payload(encode_intent(waits), table="db.another") == ()
+    assert holds_of_payload(encode_intent(waits), table=TABLE, elsewhere=True) == ()
 
 
 @pytest.mark.parametrize(
