@@ -32,7 +32,7 @@ TABLES = ("db.alpha", "db.beta", "db.gamma", "db.delta")
 BUSY = "db.beta"
 WRITERS = 6
 TRANSACTIONS = 15
-KILLS = 4
+KILLS = 3
 LOST = (
     "zookeeper session", "swap unanswered", "batch waits", "ownership waits", "lease.not-removed-yet", "intake waits",
     "waiting for the session of an earlier life to end",
