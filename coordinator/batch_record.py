@@ -15,7 +15,7 @@ from firn.model.intent import OPERATIONS, Intent
 from firn.model.journal import Batch, Decided, OtherPart, Retried, Segment
 from firn.model.limits import Limits
 from firn.model.outcome import Committed, Outcome, Rejected
-from firn.model.planned_on import base_of, ref_of
+from firn.model.planned_on import base_of, ref_of, trace_of
 from firn.storage.journal import segment_location
 
 
@@ -127,6 +127,7 @@ def segment_of(  # noqa: PLR0913 - a segment is made of all these, and each has 
             base_snapshot_id=base_of(p.decoded.intent),
             priority=p.decoded.intent.priority,
             deliveries=p.entry.deliveries,
+            trace_id=trace_of(p.decoded.intent),
         )
         for p, outcome in zip(pendings, outcomes, strict=True)
     )

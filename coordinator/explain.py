@@ -15,6 +15,7 @@ from firn.coordinator.lookups import find_decision, find_snapshot, makes, walk_b
 from firn.coordinator.queue_look import Place
 from firn.coordinator.replay.rules import RULES
 from firn.model.ancestry import is_ancestor, snapshots_between
+from firn.model.effects import effects_on
 from firn.model.identifiers import intent_id_ms
 from firn.model.journal import Decided, Segment
 from firn.model.metadata import TableMetadata
@@ -101,6 +102,7 @@ class Story(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_defa
     entry: str | None = None
     deliveries: int = 0
     waited_ms: int | None = None
+    trace_id: str | None = None
     base_snapshot_id: int | None = None
     outcome: Outcome | None = None
     prevents: str | None = None
@@ -181,7 +183,9 @@ def _queued(story: Story) -> Story:
 
 def _decided(story: Story, source: Sources, segment: Segment, decided: Decided) -> Story:
     outcome = decided.outcome
-    made = outcome.snapshot_id if isinstance(outcome, Committed) and makes(decided, outcome.snapshot_id or 0) else None
+    made = outcome.snapshot_id if isinstance(outcome, Committed) else None
+    if made is not None and not makes(decided, made, table=segment.batch.table):
+        made = None
     end = made if isinstance(outcome, Committed) else outcome.head_snapshot_id
     over = _between(source.metadata, decided.base_snapshot_id, end, without_last=made is not None)
     over = None if over is None else _with_writers(source, over[:LISTED_MAX], segment) + over[LISTED_MAX:]
@@ -198,6 +202,7 @@ def _decided(story: Story, source: Sources, segment: Segment, decided: Decided) 
         entry=decided.entry,
         deliveries=decided.deliveries,
         waited_ms=max(0, segment.batch.timestamp_ms - decided.entry_ms) if decided.entry_ms else None,
+        trace_id=decided.trace_id,
         base_snapshot_id=decided.base_snapshot_id,
         outcome=outcome,
         prevents=_prevents(outcome),
@@ -241,10 +246,10 @@ def _with_writers(source: Sources, over: tuple[Landed, ...], segment: Segment) -
         if neighbour is None:
             break
         for decided in neighbour.decided:
-            outcome = decided.outcome
-            if isinstance(outcome, Committed) and outcome.snapshot_id in wanted:
-                named = writers.setdefault(outcome.snapshot_id, {})
-                named |= {} if decided.writer is None else {decided.writer: None}
+            for effect in effects_on(source.table, decided):
+                if effect.snapshot_id in wanted:
+                    named = writers.setdefault(effect.snapshot_id or 0, {})
+                    named |= {} if decided.writer is None else {decided.writer: None}
     return tuple(msgspec.structs.replace(one, writers=tuple(writers.get(one.snapshot_id, ()))) for one in over)
 
 

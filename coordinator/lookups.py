@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from firn.model.effects import effects_on
 from firn.model.identifiers import intent_id_ms
 from firn.model.journal import Decided, Segment
-from firn.model.outcome import Committed
 from firn.storage.journal import JournalFiles
 
 SEGMENTS_MAX: Final = 20_000
@@ -72,18 +72,20 @@ def find_snapshot(
     for segment in walk_back(journal, head, newest_ms=None if made_ms is None else made_ms + SLACK_MS):
         if segment.batch.timestamp_ms < oldest_ms:
             return None
-        makers = tuple(decided for decided in segment.decided if makes(decided, snapshot_id))
+        makers = tuple(d for d in segment.decided if makes(d, snapshot_id, table=segment.batch.table))
         if makers:
             return segment, makers
     return None
 
 
-def makes(decided: Decided, snapshot_id: int) -> bool:
-    """Whether an intent made the snapshot, and did not only point a branch at one that was there."""
-    outcome = decided.outcome
-    if not isinstance(outcome, Committed) or outcome.snapshot_id != snapshot_id or outcome.sequence_number is None:
-        return False
-    return decided.operation not in {"cherry-pick", "publish"} or "picked-snapshot-id" in outcome.details
+def makes(decided: Decided, snapshot_id: int, *, table: str) -> bool:
+    """Whether an intent, or a member of one, made the table's snapshot, and did not only point a branch at it."""
+    return any(
+        effect.snapshot_id == snapshot_id
+        and effect.sequence_number is not None
+        and (effect.operation not in {"cherry-pick", "publish"} or "picked-snapshot-id" in effect.details)
+        for effect in effects_on(table, decided)
+    )
 
 
 def walk_back(journal: JournalFiles, head: str | None, *, newest_ms: int | None) -> Iterator[Segment]:

@@ -1,10 +1,13 @@
-"""What an intent was planned on: the branch or tag that it is about, and the snapshot that its writer saw there."""
+"""What an intent was planned on, where, and for what: branch or tag, the snapshot that its writer saw, the trace."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from firn.model.operations.common import Operation
+
+TRACE_KEYS: Final = ("trace-id", "traceparent")
+"""Entries of a summary by which a writer's own tracing knows an intent."""
 
 _REFS: Final = ("branch", "ref_name")
 _BASES: Final = ("base_snapshot_id", "expected_snapshot_id")
@@ -13,6 +16,11 @@ _BASES: Final = ("base_snapshot_id", "expected_snapshot_id")
 def ref_of(intent: Operation) -> str | None:
     """The branch or tag that the intent is about; None where it is about the table."""
     return next((name for member in _REFS if isinstance(name := getattr(intent, member, None), str)), None)
+
+
+def trace_of(intent: Operation) -> str | None:
+    """The trace that the intent belongs to, if its writer said so in the summary."""
+    return next((intent.summary[key] for key in TRACE_KEYS if key in intent.summary), None) if intent.summary else None
 
 
 def base_of(intent: Operation) -> int | None:

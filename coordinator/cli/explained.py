@@ -40,6 +40,8 @@ def story_lines(story: Story, *, now_ms: int) -> Iterator[Line]:
         yield Line("submitted", f"{time_of(story.submitted_ms)}  entry {story.entry}{again}")
     if story.state in {"waiting", "taken", "settled"}:
         yield from _undecided(story, now_ms=now_ms)
+    if story.trace_id is not None:
+        yield Line("trace", story.trace_id)
     if story.waited_ms is not None:
         yield Line("waited", span_of(story.waited_ms))
     if story.batch is not None:

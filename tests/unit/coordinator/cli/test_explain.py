@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from firn import Intents
 from firn.coordinator import decisions
 from firn.model.operations.refs import CreateBranch, Rollback
 from firn.model.operations.upkeep import ExpireSnapshots
@@ -62,7 +63,9 @@ async def test_a_commit_is_told_with_its_companions_and_where_it_is_now() -> Non
         await bench.commit(create())
         base = (await bench.commit(append("a"))).snapshot_id
         assert base is not None
-        intent = replace(["a"], ["b"], base=base, writer="compactor", priority="maintenance")
+        intent = replace(
+            ["a"], ["b"], base=base, writer="compactor", priority="maintenance", summary={"trace-id": "4bf92f"}
+        )
         mine = (await bench.commit(intent)).snapshot_id
         fresh = await bench.firn("explain", intent.intent_id)
         await bench.commit(append("c"))
@@ -72,6 +75,7 @@ async def test_a_commit_is_told_with_its_companions_and_where_it_is_now() -> Non
         await bench.commit(ExpireSnapshots(intent_id=new_id(), table=TABLE, snapshot_ids=(mine,)))  # type: ignore[arg-type]
         expired = await bench.firn("explain", intent.intent_id)
     assert label(fresh, "asks for").endswith("by compactor as maintenance")
+    assert label(fresh, "trace") == "4bf92f"
     assert label(fresh, "outcome").startswith(f"committed in snapshot {mine}, ")
     assert label(fresh, "rebased") == f"nothing came after its base {base}"
     assert label(fresh, "now") == "is what main points at"
@@ -171,6 +175,22 @@ async def test_a_snapshot_names_who_asked_for_it_and_what_it_was_rebased_over() 
     assert "by between" in said.out
     assert label(said, "now") == "is what main, keep point at"
     assert label(said, "changes") == "added-data-files 1, deleted-data-files 1, added-records 10, deleted-records 10"
+
+
+async def test_a_snapshot_of_a_transaction_names_the_transaction() -> None:
+    bench = CliBench()
+    async with bench.daemon():
+        await bench.commit(create("db.a"))
+        await bench.commit(create("db.b"))
+        members = [append("x", table="db.a"), append("y", table="db.b")]
+        intent = Intents().transaction(members, writer="both")
+        await bench.commit(intent)
+        made = {table: (await bench.metadata(table)).current_snapshot_id for table in ("db.a", "db.b")}
+        told = await bench.firn("explain", intent.intent_id)
+        for table, snapshot_id in made.items():
+            said = await bench.firn("explain", "--snapshot", str(snapshot_id), "--table", table)
+            assert label(said, "asked for by").startswith(f"{intent.intent_id}  transaction by both")
+    assert label(told, "outcome").startswith("committed")
 
 
 class Meddling(MemoryFiles):
