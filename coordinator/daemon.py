@@ -15,7 +15,6 @@ from firn.coordinator.config import Settings
 from firn.coordinator.disturbances import Disturbances
 from firn.coordinator.http_server import Health, HttpServer
 from firn.coordinator.intake import Intake
-from firn.coordinator.lane import Workshop
 from firn.coordinator.lanes import Lanes
 from firn.coordinator.metrics import Metrics
 from firn.coordinator.ownership import Ownership
@@ -31,6 +30,7 @@ from firn.coordinator.table_locations import TableLocations
 from firn.coordinator.table_reader import TableReader
 from firn.coordinator.version import VERSION
 from firn.coordinator.waiting import WaitingIntents
+from firn.coordinator.workshop import Workshop
 from firn.model.errors import AlreadyExists, FirnError, InvalidInput, Misconfigured
 from firn.model.journal import Segment
 from firn.model.sharding import shard_of

@@ -10,9 +10,10 @@ from typing import Final
 import msgspec
 import structlog
 
-from firn.coordinator.lane import Lane, Workshop
+from firn.coordinator.lane import Lane
 from firn.coordinator.metrics import TableSize
 from firn.coordinator.pending import Pending
+from firn.coordinator.workshop import Workshop
 
 IDLE_SWEEP_S = 30.0
 """How often idle lanes are dropped; their state is read again when an intent comes."""

@@ -9,11 +9,11 @@ from typing import Any, Final
 
 import msgspec
 
-from firn.coordinator.lane import Workshop
 from firn.coordinator.lanes import Lanes
 from firn.coordinator.pages.snapshot_graph import Graph, graph_of
 from firn.coordinator.table_history import HistoryItem, history_of
 from firn.coordinator.table_state import journal_head_of
+from firn.coordinator.workshop import Workshop
 from firn.model.errors import CorruptFile, FirnError, NotFound
 from firn.model.event import Event
 from firn.model.journal import Segment

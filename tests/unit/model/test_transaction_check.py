@@ -67,7 +67,7 @@ def test_members_take_the_transactions_id_and_count_into_its_digest() -> None:
          "members[1].operation"),
         ({"members": [append(**{"intent-id": OTHER_ID})]}, "invalid-transaction", "members[0].intent-id"),
         ({"members": [append(writer="w")]}, "invalid-transaction", "members[0].writer"),
-        ({"members": [append(**{"deadline-ms": 5})]}, "invalid-transaction", "members[0].deadline-ms"),
+        ({"members": [{**append(), "deadline-ms": 5}]}, "invalid-transaction", "members[0].deadline-ms"),
         ({"members": [append(), append("..")]}, "invalid-table-name", "members[1].table"),
         ({"members": [append(), append("db.a", "x", "x")]}, "duplicate-file", "members[1].data-files"),
         ({"members": [append("db.b")]}, "invalid-transaction", "table"),
