@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+import click
+import msgspec
+
 from firn.coordinator.cli.answers import advice, answer_to, exit_code_of_answers, outcome_pairs
+from firn.coordinator.cli.foretell import foretell
 from firn.coordinator.cli.output import complain
 from firn.coordinator.cli.reach import Reach
 from firn.coordinator.cli.text import one_line, shown
@@ -19,9 +25,30 @@ from firn.model.outcome import Committed, Rejected
 SCHEMA_BYTES_MAX: Final = 16 * 1024 * 1024
 
 
-def change(reach: Reach, intent: Intent, *, done: str, timeout_s: float) -> int:
+class Wait(msgspec.Struct, frozen=True):
+    """How long to wait for the outcome (seconds), or that it is only asked what it would be."""
+
+    timeout_s: float
+    dry_run: bool
+
+
+def waiting(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command ``--timeout`` and ``--dry-run``, as its argument `wait`."""
+
+    @click.option("--dry-run", is_flag=True, help="Only say what would become of it now, and why; nothing is changed.")
+    @click.option("--timeout", type=click.FloatRange(min=0), default=30.0, show_default=True, help="Seconds to wait.")
+    @functools.wraps(command)
+    def wrapped(*arguments: Any, timeout: float, dry_run: bool, **options: Any) -> None:
+        command(*arguments, wait=Wait(timeout, dry_run), **options)
+
+    return wrapped
+
+
+def change(reach: Reach, intent: Intent, *, done: str, wait: Wait) -> int:
     """Submit one intent, wait, and say what became of it; the exit code."""
-    answer = reach.run(answer_to(reach, intent, timeout_s=timeout_s))
+    if wait.dry_run:
+        return foretell(reach, [intent])
+    answer = reach.run(answer_to(reach, intent, timeout_s=wait.timeout_s))
     if reach.output.as_json:
         reach.output.document(answer)
     else:

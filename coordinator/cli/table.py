@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 import click
 
-from firn.coordinator.cli.changes import change, property_of, schema_of
+from firn.coordinator.cli.changes import Wait, change, property_of, schema_of, waiting
 from firn.coordinator.cli.operating import MAKE, operating
 from firn.coordinator.cli.output import Column
 from firn.coordinator.cli.reach import Reach, reaching
@@ -62,7 +62,7 @@ def table() -> None:
     show_default=True,
     help="A file-system table is opened by its path: v<N>.metadata.json.",
 )
-@click.option("--timeout", type=click.FloatRange(min=0), default=30.0, show_default=True, help="Seconds to wait.")
+@waiting
 @reaching
 def create(  # noqa: PLR0913 - one for each option
     reach: Reach,
@@ -77,7 +77,7 @@ def create(  # noqa: PLR0913 - one for each option
     or_replace: bool,
     location: str | None,
     catalog: Literal["metastore", "file-system"],
-    timeout: float,
+    wait: Wait,
 ) -> int:
     """Create a table from a schema in JSON or from columns in short text."""
     if (schema is None) == (not columns):
@@ -94,10 +94,10 @@ def create(  # noqa: PLR0913 - one for each option
     if format_version is not None:
         options["format_version"] = format_version
     if not or_replace:
-        return change(reach, Intents().create_table(name, members, **options), done="created", timeout_s=timeout)
+        return change(reach, Intents().create_table(name, members, **options), done="created", wait=wait)
     seen = _seen(reach, name)
     intent = Intents().create_or_replace_table(name, members, seen=seen, **options)
-    return change(reach, intent, done="created" if seen is None else "replaced", timeout_s=timeout)
+    return change(reach, intent, done="created" if seen is None else "replaced", wait=wait)
 
 
 def _seen(reach: Reach, name: str) -> TableView | None:
@@ -113,9 +113,9 @@ def _seen(reach: Reach, name: str) -> TableView | None:
 @click.argument("name")
 @click.option("--metadata-location", help="The metadata file of a table that is to be a metastore table here.")
 @click.option("--location", help="The folder of a file-system table, which goes on to be one.")
-@click.option("--timeout", type=click.FloatRange(min=0), default=30.0, show_default=True, help="Seconds to wait.")
+@waiting
 @reaching
-def register(reach: Reach, *, name: str, metadata_location: str | None, location: str | None, timeout: float) -> int:
+def register(reach: Reach, *, name: str, metadata_location: str | None, location: str | None, wait: Wait) -> int:
     """Take over a table that exists in storage, as it is."""
     if (metadata_location is None) == (location is None):
         raise click.UsageError("give --metadata-location or --location")
@@ -126,16 +126,16 @@ def register(reach: Reach, *, name: str, metadata_location: str | None, location
         location=location,
         catalog="metastore" if location is None else "file-system",
     )
-    return change(reach, intent, done="registered", timeout_s=timeout)
+    return change(reach, intent, done="registered", wait=wait)
 
 
 @table.command()
 @click.argument("name")
-@click.option("--timeout", type=click.FloatRange(min=0), default=30.0, show_default=True, help="Seconds to wait.")
+@waiting
 @reaching
-def drop(reach: Reach, *, name: str, timeout: float) -> int:
+def drop(reach: Reach, *, name: str, wait: Wait) -> int:
     """Forget a table. Its files stay where they are."""
-    return change(reach, DropTable(intent_id=new_intent_id(), table=name), done="dropped", timeout_s=timeout)
+    return change(reach, DropTable(intent_id=new_intent_id(), table=name), done="dropped", wait=wait)
 
 
 @table.command("set-location")
@@ -159,11 +159,11 @@ def upgrade_format(_reach: Reach, *, name: str, version: int) -> Intent:
 @table.command()
 @click.argument("name")
 @click.argument("new_name")
-@click.option("--timeout", type=click.FloatRange(min=0), default=30.0, show_default=True, help="Seconds to wait.")
+@waiting
 @reaching
-def rename(reach: Reach, *, name: str, new_name: str, timeout: float) -> int:
+def rename(reach: Reach, *, name: str, new_name: str, wait: Wait) -> int:
     """Give a table another, free name. Its files stay where they are."""
-    return change(reach, Intents().rename_table(name, new_name), done="renamed", timeout_s=timeout)
+    return change(reach, Intents().rename_table(name, new_name), done="renamed", wait=wait)
 
 
 @table.command("list")

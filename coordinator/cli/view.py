@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import click
 
-from firn.coordinator.cli.changes import change, property_of, schema_of
+from firn.coordinator.cli.changes import Wait, change, property_of, schema_of, waiting
 from firn.coordinator.cli.output import Column
 from firn.coordinator.cli.reach import Reach, reaching
 from firn.coordinator.cli.short_text import schema_of_columns
@@ -23,10 +23,6 @@ from firn.storage.metadata_files import version_of
 from firn.storage.pointers import Pointer
 
 LIST_COLUMNS: Final = (Column("VIEW"), Column("VERSION", right=True), Column("LOCATION", long=True))
-
-_TIMEOUT: Final = click.option(
-    "--timeout", type=click.FloatRange(min=0), default=30.0, show_default=True, help="Seconds to wait."
-)
 
 
 @click.group()
@@ -52,7 +48,7 @@ def _definition(command: Any) -> Any:
             click.option("--default-catalog", help="Completes names in the query [default: where the view is]."),
             click.option("--default-namespace", metavar="A.B", help="As --default-catalog [default: the view's own]."),
             click.option("--property", "properties", multiple=True, metavar="KEY=VALUE", help="A property to set."),
-            _TIMEOUT,
+            waiting,
         )
     ):
         command = option(command)
@@ -66,7 +62,7 @@ def _definition(command: Any) -> Any:
 @_definition
 @click.option("--location", help="Where it is to be [default: below the daemon's warehouse].")
 @reaching
-def create(reach: Reach, *, name: str, location: str | None, timeout: float, **given: Any) -> int:
+def create(reach: Reach, *, name: str, location: str | None, wait: Wait, **given: Any) -> int:
     """Create a view from its columns and its query."""
     schema = _columns_of(given)
     if schema is None:
@@ -75,61 +71,61 @@ def create(reach: Reach, *, name: str, location: str | None, timeout: float, **g
     if location is not None:
         options["location"] = location
     intent = Intents().create_view(name, schema, _queries_of(given), **options)
-    return change(reach, intent, done="created", timeout_s=timeout)
+    return change(reach, intent, done="created", wait=wait)
 
 
 @view.command()
 @click.argument("name")
 @_definition
 @reaching
-def replace(reach: Reach, *, name: str, timeout: float, **given: Any) -> int:
+def replace(reach: Reach, *, name: str, wait: Wait, **given: Any) -> int:
     """Give a view another definition; its columns stay unless others are given."""
     seen = _found(reach, name)
     intent = Intents().replace_view(seen, _queries_of(given), schema=_columns_of(given), **_options_of(given))
-    return change(reach, intent, done="replaced", timeout_s=timeout)
+    return change(reach, intent, done="replaced", wait=wait)
 
 
 @view.command()
 @click.argument("name")
 @click.option("--set", "updates", multiple=True, metavar="KEY=VALUE", help="A property to set.")
 @click.option("--remove", "removals", multiple=True, metavar="KEY", help="A property to remove.")
-@_TIMEOUT
+@waiting
 @reaching
-def properties(reach: Reach, *, name: str, updates: tuple[str, ...], removals: tuple[str, ...], timeout: float) -> int:
+def properties(reach: Reach, *, name: str, updates: tuple[str, ...], removals: tuple[str, ...], wait: Wait) -> int:
     """Set and remove properties of a view."""
     changes = dict(property_of(text) for text in updates)
     intent = Intents().update_view_properties(_found(reach, name), changes, removals=removals)
-    return change(reach, intent, done="changed", timeout_s=timeout)
+    return change(reach, intent, done="changed", wait=wait)
 
 
 @view.command()
 @click.argument("name")
 @click.argument("version_id", type=int)
-@_TIMEOUT
+@waiting
 @reaching
-def rollback(reach: Reach, *, name: str, version_id: int, timeout: float) -> int:
+def rollback(reach: Reach, *, name: str, version_id: int, wait: Wait) -> int:
     """Set a view to another version that it still has (firn view history lists them)."""
     intent = Intents().set_current_view_version(_found(reach, name), version_id)
-    return change(reach, intent, done="set back", timeout_s=timeout)
+    return change(reach, intent, done="set back", wait=wait)
 
 
 @view.command()
 @click.argument("name")
-@_TIMEOUT
+@waiting
 @reaching
-def drop(reach: Reach, *, name: str, timeout: float) -> int:
+def drop(reach: Reach, *, name: str, wait: Wait) -> int:
     """Forget a view. Its files stay where they are."""
-    return change(reach, Intents().drop_view(_found(reach, name)), done="dropped", timeout_s=timeout)
+    return change(reach, Intents().drop_view(_found(reach, name)), done="dropped", wait=wait)
 
 
 @view.command()
 @click.argument("name")
 @click.argument("new_name")
-@_TIMEOUT
+@waiting
 @reaching
-def rename(reach: Reach, *, name: str, new_name: str, timeout: float) -> int:
+def rename(reach: Reach, *, name: str, new_name: str, wait: Wait) -> int:
     """Give a view another, free name. Its files stay where they are."""
-    return change(reach, Intents().rename_view(_found(reach, name), new_name), done="renamed", timeout_s=timeout)
+    return change(reach, Intents().rename_view(_found(reach, name), new_name), done="renamed", wait=wait)
 
 
 @view.command("list")

@@ -60,6 +60,24 @@ async def test_a_table_can_be_made_and_used_in_one_dry_run(tmp_path: Path) -> No
     assert lines[1]["table"] == TABLE
 
 
+async def test_commands_can_be_asked_what_they_would_do() -> None:
+    bench = CliBench()
+    columns = ("--column", "id long required")
+    async with bench.daemon():
+        made = await bench.firn("table", "create", TABLE, *columns, "--dry-run")
+        assert (await bench.firn("table", "list")).out == "there are no tables\n"
+        await bench.firn("table", "create", TABLE, *columns)
+        again = await bench.firn("table", "create", TABLE, *columns, "--dry-run")
+        dropped = await bench.firn("table", "drop", TABLE, "--dry-run")
+        view = await bench.firn("view", "create", "db.v", "--column", "id long", "--sql", "SELECT 1", "--dry-run")
+        renamed = await bench.firn("table", "rename", TABLE, "db.other", "--dry-run")
+        branch = await bench.firn("property", "set", TABLE, "a=b", "--dry-run")
+        assert TABLE in (await bench.firn("table", "list")).out
+    for said in (made, dropped, view, renamed, branch):
+        assert (said.code, label(said, "outcome")) == (0, "would be committed"), said
+    assert (again.code, label(again, "outcome")) == (1, "would be rejected by table-exists")
+
+
 async def test_without_redis_the_queue_is_said_to_be_unseen(tmp_path: Path) -> None:
     bench = CliBench()
     async with bench.daemon():
