@@ -16,6 +16,7 @@ from firn.coordinator.pending import Pending
 from firn.coordinator.pointer_move import Moved, move, moved_pointer, new_metadata_file
 from firn.coordinator.replay.decision import Decision
 from firn.coordinator.replay.engine import replay
+from firn.coordinator.replay.history_limit import is_due, limit_history
 from firn.coordinator.replay.holds import Hold
 from firn.coordinator.replay.merging import waits_for_merges_from
 from firn.coordinator.replay.working import Attempt, Placement, Working
@@ -122,6 +123,8 @@ def prepare(
     working = working_on(state, reader=reader, attempt=attempt, placement=plan.placement, limits=plan.limits)
     working.waiting = plan.waiting
     decisions = decide(working, plan.pendings)
+    if is_due(state.metadata):
+        limit_history(working)
     moved = move(state, working)
     outcomes = tuple(
         outcome_of(pending, decision, working=working, location=moved.new, now=now)

@@ -126,6 +126,9 @@ GC_ENABLED: Final = BoolProperty("gc.enabled", default=True)
 EXPIRE_SNAPSHOT_AGE_MS: Final = IntProperty("history.expire.max-snapshot-age-ms", 5 * 24 * 3600 * 1000)
 EXPIRE_SNAPSHOTS_MIN: Final = IntProperty("history.expire.min-snapshots-to-keep", 1, 1, _INT_MAX)
 EXPIRE_REF_AGE_MS: Final = IntProperty("history.expire.max-ref-age-ms", _LONG_MAX)
+EXPIRE_ON_COMMIT: Final = BoolProperty("firn.expire-on-commit", default=True)
+SNAPSHOTS_MAX: Final = IntProperty("firn.snapshots-max", 1_000, 0, _INT_MAX)
+"""Snapshots of a branch that a busy table keeps, whatever their age; 0 for as many as there are."""
 
 SPLIT_SIZE_BYTES: Final = IntProperty("read.split.target-size", 128 * 1024 * 1024, 1)
 
@@ -137,6 +140,7 @@ CHECKED: Final[tuple[IntProperty | ChoiceProperty, ...]] = (
     COMMIT_RETRY_MAX_WAIT_MS, COMMIT_RETRY_TOTAL_MS, METADATA_COMPRESSION, METADATA_PREVIOUS_VERSIONS_MAX,
     SUMMARY_PARTITION_LIMIT, METRICS_INFERRED_COLUMNS_MAX, FILE_FORMAT, TARGET_FILE_SIZE_BYTES,
     DELETE_TARGET_FILE_SIZE_BYTES, EXPIRE_SNAPSHOT_AGE_MS, EXPIRE_SNAPSHOTS_MIN, EXPIRE_REF_AGE_MS, SPLIT_SIZE_BYTES,
+    SNAPSHOTS_MAX,
 )  # fmt: skip
 
 

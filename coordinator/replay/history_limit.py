@@ -1,0 +1,81 @@
+"""Snapshots that expire with commits, so that a busy table's metadata stays as small as it is.
+
+A table that says nothing keeps the newest `firn.snapshots-max` snapshots of each branch. One that sets
+``history.expire.max-snapshot-age-ms`` keeps them as long as that. Tags, staged snapshots, branches with settings of
+their own, and whatever work that waits or has reserved needs, stay as for any expiry. No file is deleted here.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from firn.coordinator.replay.holds import refs_held, snapshots_held
+from firn.coordinator.replay.working import Working
+from firn.model.ancestry import ancestors_of
+from firn.model.metadata import TableMetadata
+from firn.model.retention import Criteria, apply_expiry, plan_expiry
+from firn.model.table_properties import (
+    EXPIRE_ON_COMMIT,
+    EXPIRE_SNAPSHOT_AGE_MS,
+    EXPIRE_SNAPSHOTS_MIN,
+    GC_ENABLED,
+    SNAPSHOTS_MAX,
+)
+
+LOOK_EVERY: Final = 64
+"""Snapshots between two looks at what is old enough."""
+
+SURPLUS_PART: Final = 4
+"""A history is cut back once it is longer by this part of what it may be: each cut takes many."""
+
+
+def is_due(metadata: TableMetadata | None) -> bool:
+    """Whether the next commit is to look what expires; costs nothing to ask."""
+    if metadata is None or not EXPIRE_ON_COMMIT.of(metadata.properties) or not GC_ENABLED.of(metadata.properties):
+        return False
+    count, count_max = len(metadata.snapshots), _count_max(metadata)
+    if count_max and count > count_max + count_max // SURPLUS_PART:
+        return metadata.last_sequence_number % 8 == 0  # what is kept for others must not be looked at every time
+    return count > 1 and EXPIRE_SNAPSHOT_AGE_MS.name in metadata.properties and _is_turn(metadata)
+
+
+def _is_turn(metadata: TableMetadata) -> bool:
+    return metadata.last_sequence_number % LOOK_EVERY == 0
+
+
+def _count_max(metadata: TableMetadata) -> int:
+    """Snapshots of a branch that stay whatever their age; 0 where only their age counts."""
+    properties = metadata.properties
+    if EXPIRE_SNAPSHOT_AGE_MS.name in properties and SNAPSHOTS_MAX.name not in properties:
+        return 0
+    count_max = SNAPSHOTS_MAX.of(properties)
+    return count_max and max(count_max, EXPIRE_SNAPSHOTS_MIN.of(properties))
+
+
+def limit_history(working: Working) -> None:
+    """Have the table forget what `is_due` promised, after the batch was replayed."""
+    metadata = working.metadata
+    if metadata is None or working.change != "updated" or not working.snapshots:
+        return
+    now_ms, count_max = working.attempt.now_ms, _count_max(metadata)
+    aged_ms = now_ms - EXPIRE_SNAPSHOT_AGE_MS.of(metadata.properties)
+    made_here = {draft.snapshot.snapshot_id: "made by the same commit" for draft in working.snapshots}
+    expiry = plan_expiry(
+        metadata,
+        Criteria(older_than_ms=now_ms, retain_last=count_max) if count_max else Criteria(older_than_ms=aged_ms),
+        now_ms=now_ms,
+        in_use={**_staged(metadata, since_ms=aged_ms), **made_here, **snapshots_held(metadata, working.waiting)},
+        refs_in_use=dict.fromkeys(metadata.refs, "not for a commit to remove") | refs_held(metadata, working.waiting),
+    )
+    if not expiry.is_empty:
+        working.change_metadata(apply_expiry(metadata, expiry, now_ms=now_ms))
+
+
+def _staged(metadata: TableMetadata, *, since_ms: int) -> dict[int, str]:
+    """Snapshots on no branch or tag that are not old enough."""
+    on_branch = {s.snapshot_id for ref in metadata.refs.values() for s in ancestors_of(metadata, ref.snapshot_id)}
+    return {
+        snapshot.snapshot_id: "on no branch, but not old enough"
+        for snapshot in metadata.snapshots
+        if snapshot.snapshot_id not in on_branch and snapshot.timestamp_ms >= since_ms
+    }
