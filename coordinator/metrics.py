@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, Literal, Protocol, get_args
 
 import msgspec
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -130,6 +130,7 @@ class Metrics:
             "firn_written_bytes", "Bytes of files written, by kind.", ("kind",), registry=self.registry
         )
         self.redis_connected = Gauge("firn_redis_connected", "1 while Redis answers.", registry=self.registry)
+        ProcessCollector(registry=self.registry)
         self.registry.register(_BuildInfo(version=version, daemon=daemon))
         for stage in STAGES:
             self.stage_seconds.labels(stage)
