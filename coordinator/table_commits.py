@@ -23,6 +23,7 @@ from firn.coordinator.pending import Pending
 from firn.coordinator.rename_commit import prepare_rename, rename_in
 from firn.coordinator.repeats import all_new, sort_out
 from firn.coordinator.replay.decision import Refused
+from firn.coordinator.replay.history_limit import is_due
 from firn.coordinator.replay.holds import Hold, holds_of
 from firn.coordinator.replay.places import chooses_places, may_make
 from firn.coordinator.replay.working import Attempt, Placement
@@ -79,7 +80,7 @@ class TableCommits:
 
     async def _waiting_behind(self, batch: Sequence[Pending]) -> tuple[Hold, ...]:
         """What an expiry in the batch must leave to the work that waits behind it."""
-        if not any(isinstance(p.decoded.intent, ExpireSnapshots) for p in batch):
+        if not is_due(self._state.metadata) and not any(isinstance(p.decoded.intent, ExpireSnapshots) for p in batch):
             return ()
         queued = (hold for intent in self._queue.intents for hold in holds_of(intent))
         return (*queued, *await self._shop.waiting(self.table))
