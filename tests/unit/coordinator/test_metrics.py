@@ -1,0 +1,110 @@
+"""Metrics keep Prometheus's conventions, and docs/metrics.md lists them.
+
+``python -m tests.unit.coordinator.test_metrics`` writes that page anew.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from firn.coordinator.metrics import TABLES_SHOWN, Metrics, TableSize, kind_of
+from firn.model.intent import OPERATIONS
+
+PAGE = Path(__file__).parents[3] / "docs" / "metrics.md"
+HEAD = """\
+# Metrics
+
+What `/metrics` serves, one daemon at a time; add daemons up with `sum`. Generated from the code
+(`python -m tests.unit.coordinator.test_metrics`), compared by a test. Counters end in `_total`, times are seconds,
+sizes bytes. Labels are closed sets, but for `table`, which only the largest tables of a daemon have, and `shard`.
+
+The dashboards in `grafana/` and the alerts in `deploy/prometheus/rules/` are made of these; `docs/runbooks/` says what
+to do about them. Beside them there are the process's own (`process_…`): memory, processor, open files.
+
+| metric | type | labels | what |
+|---|---|---|---|
+"""
+
+
+class _Counts:
+    hits = 1
+    misses = 1
+
+
+def everything() -> Metrics:
+    metrics = Metrics(version="1", daemon="d")
+    metrics.watch_cache(_Counts())
+    metrics.watch_tables(lambda: [TableSize(table="t", snapshots=1, manifests=1, metadata_bytes=1)])
+    return metrics
+
+
+def rows() -> list[tuple[str, str, str, str]]:
+    """Name, type, labels, help of every metric of firn's."""
+    found = []
+    metrics = everything()
+    labels = {c._name: c._labelnames for c in vars(metrics).values() if hasattr(c, "_labelnames")}
+    for family in metrics.registry.collect():
+        if not family.name.startswith("firn_"):
+            continue
+        own = labels.get(family.name)
+        if own is None:
+            own = tuple(family.samples[0].labels) if family.samples else ()
+        name = family.name + ("_total" if family.type == "counter" else "")
+        found.append((name, family.type, ", ".join(own), family.documentation))
+    return sorted(found)
+
+
+def page() -> str:
+    """What docs/metrics.md has to say."""
+    return HEAD + "".join(f"| `{name}` | {kind} | {labels} | {text} |\n" for name, kind, labels, text in rows())
+
+
+def test_the_page_lists_every_metric() -> None:
+    assert PAGE.read_text() == page()
+
+
+@pytest.mark.parametrize(("name", "kind", "labels", "text"), rows())
+def test_names_keep_the_conventions(name: str, kind: str, labels: str, text: str) -> None:
+    assert re.fullmatch(r"firn_[a-z0-9_]+", name)
+    assert text.endswith(".")
+    assert not name.endswith(("_ms", "_mb", "_count", "_milliseconds"))
+    if kind == "counter":
+        assert name.endswith("_total")
+
+
+def test_tables_are_labels_of_the_largest_only() -> None:
+    metrics = Metrics(version="1", daemon="d")
+    sizes = [TableSize(table=f"t{n}", snapshots=n, manifests=n, metadata_bytes=n) for n in range(1_000)]
+    metrics.watch_tables(lambda: sizes)
+    (family,) = [f for f in metrics.registry.collect() if f.name == "firn_table_snapshots"]
+    assert {sample.labels["table"] for sample in family.samples} == {
+        f"t{n}" for n in range(1_000 - TABLES_SHOWN, 1_000)
+    }
+
+
+@pytest.mark.parametrize(
+    ("location", "kind"),
+    [
+        ("/w/t/metadata/00001-x.metadata.json", "metadata"),
+        ("/w/t/metadata/v3.metadata.json", "metadata"),
+        ("/w/t/metadata/00001-x.gz.metadata.json", "metadata"),
+        ("/w/t/metadata/snap-1-0-x.avro", "manifest-list"),
+        ("/w/t/metadata/x-m0.avro", "manifest"),
+        ("/w/t/metadata/journal/0000001-x.jsonl.zst", "journal"),
+        ("/w/t/data/x.puffin", "other"),
+    ],
+)
+def test_what_was_written_is_told_by_its_name(location: str, kind: str) -> None:
+    assert kind_of(location) == kind
+
+
+def test_operations_are_a_closed_set() -> None:
+    """A label with values from outside would be a way to fill Prometheus's memory."""
+    assert all(re.fullmatch(r"[a-z-]+", name) for name in OPERATIONS.values())
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
