@@ -8,6 +8,7 @@ docs/decisions/0008-fairness.md.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -26,6 +27,8 @@ class _Addressed(msgspec.Struct):
 
 
 _ADDRESS: Final = msgspec.json.Decoder(_Addressed)
+_OWN_ADDRESS: Final = re.compile(rb'\{"operation":"append","intent-id":"[0-9a-f-]{36}","table":"([A-Za-z0-9._-]+)",')
+"""How an append begins that firn's own clients have encoded; whatever else it may say, its lane's room is counted."""
 
 
 class _Mark(msgspec.Struct):
@@ -203,8 +206,10 @@ class Backlog:
 
     def _table_of(self, entry: Entry) -> str | None:
         """The table whose lane an entry belongs to; None when it is none of this shard, or none at all."""
+        payload = entry.payload or b""
+        found = _OWN_ADDRESS.match(payload)
         try:
-            table = _ADDRESS.decode(entry.payload or b"").table
+            table = _ADDRESS.decode(payload).table if found is None else found[1].decode()
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
             return None
         return table if shard_of(table, shards=self._shards) == self.shard else None

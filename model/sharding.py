@@ -9,10 +9,12 @@ from __future__ import annotations
 import binascii
 import hashlib
 from collections.abc import Iterable
+from functools import lru_cache
 
 KEY_SLOTS = 16384
 
 
+@lru_cache(maxsize=10_000)
 def key_slot(key: str) -> int:
     """Redis Cluster's slot of `key`: CRC-16/XMODEM modulo 16384, of the hash tag when there is one.
 
