@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
@@ -16,9 +17,11 @@ from aiohttp import web
 from aiohttp_sse import sse_response
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from firn.coordinator.cli.explained import story_lines
 from firn.coordinator.pages.live import LiveEvents
 from firn.coordinator.pages.survey import EVENTS_MAX, TABLES_A_PAGE, Survey, TablePage
 from firn.model.errors import FirnError, NotFound
+from firn.model.identifiers import is_intent_id
 from firn.storage.intent_streams import IntentStreams
 
 HERE: Final = Path(__file__).parent
@@ -156,10 +159,10 @@ class Site:
 
     async def _intent(self, request: web.Request) -> web.Response:
         intent_id = request.match_info["intent"]
-        story = await self._survey.intent(intent_id)
-        members = {} if story is None else msgspec.to_builtins(story)
-        facts = [(name, value) for name, value in members.items() if name not in {"table", "intent-id", "message"}]
-        return self._page("intent.html", intent_id=intent_id, story=story, facts=facts)
+        if not is_intent_id(intent_id):
+            raise NotFound(f"{intent_id[:80]!r} is no intent id: those are UUIDv7 in lower case")
+        story = await self._survey.intent(intent_id, table=_asked(request, "table"))
+        return self._page("intent.html", story=story, lines=list(story_lines(story, now_ms=int(time.time() * 1000))))
 
     async def _follow(self, request: web.Request) -> web.StreamResponse:
         """Server-sent events, as long as the page is open."""

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
 
+from firn.coordinator.explain import Sources, Story, story_of
 from firn.coordinator.lanes import Lanes
 from firn.coordinator.pages.snapshot_graph import Graph, graph_of
+from firn.coordinator.queue_look import Place, places_of
 from firn.coordinator.table_history import HistoryItem, history_of
 from firn.coordinator.table_state import journal_head_of
 from firn.coordinator.workshop import Workshop
@@ -114,6 +117,7 @@ class Survey:
         self._streams = streams
         self._reader = shop.reader
         self._journal = shop.journal
+        self._skew_ms = shop.limits.clock_skew_minutes_max * 60_000
         self._lanes = lanes
 
     async def fleet(self) -> Fleet:
@@ -176,10 +180,30 @@ class Survey:
                 break
         return found
 
-    async def intent(self, intent_id: str) -> Outcome | None:
-        """What Redis keeps of an intent's outcome."""
+    async def intent(self, intent_id: str, *, table: str = "") -> Story:
+        """The whole story of an intent. Without its table, only what Redis still knows leads to the journal."""
         data = await self._streams.outcome(intent_id)
-        return None if data is None else decode_outcome(data)
+        outcome = None if data is None else decode_outcome(data)
+        table = table or ("" if outcome is None else outcome.table)
+        shards = range(self._shards) if not table else (shard_of(table, shards=self._shards),)
+        entries = await places_of(self._streams, intent_id, shards=shards)
+        table = table or (entries[0].intent.table if entries else "")
+        pointer = None
+        if table:
+            with contextlib.suppress(NotFound):
+                pointer = (await self._pointers.read_cached(table)).pointer
+        return await asyncio.to_thread(self._story, intent_id, pointer, outcome, entries)
+
+    def _story(self, intent_id: str, pointer: Pointer | None, outcome: Outcome | None, entries: list[Place]) -> Story:
+        sources = []
+        if pointer is not None:
+            is_there = not pointer.dropped and pointer.kind == "table"
+            metadata = self._reader.metadata(pointer.metadata_location) if is_there else None
+            head = journal_head_of(pointer, metadata)
+            sources = [
+                Sources(table=pointer.table, journal=self._journal, head=head, metadata=metadata, skew_ms=self._skew_ms)
+            ]
+        return story_of(intent_id, sources=sources, outcome=outcome, entries=entries)
 
     async def events(self, *, limit: int) -> list[Event]:
         """The newest events, newest first."""

@@ -101,9 +101,11 @@ async def test_the_story_of_an_intent_says_why_it_was_refused() -> None:
         await bench.commit(create())
         intent = delete("gone.parquet")
         refused = await bench.refuse(intent)
-        page = await text_of(browser, f"/intents/{intent.intent_id}")
+        page = await text_of(browser, f"/intents/{intent.intent_id}?table={TABLE}")
         assert refused.rule in page
         assert "gone.parquet" in page
+        assert "batch" in page
+        assert "Not found" in await text_of(browser, "/intents/whatever", status=404)
 
 
 async def test_what_is_not_there_is_said_so() -> None:
