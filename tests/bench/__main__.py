@@ -14,6 +14,7 @@ from rich.console import Console
 from tests.bench.backlog import backlog_json
 from tests.bench.echo_ceiling import writers_64_echo
 from tests.bench.java_writers import writers_16_java
+from tests.bench.many_tables import memory_1000_tables, tables_64
 from tests.bench.many_writers import writers_16
 from tests.bench.measurement import Measurement, commit, not_measured, notes_of, table_of
 from tests.bench.one_writer import one_writer
@@ -29,6 +30,8 @@ ROWS: dict[str, Callable[[Options], list[Measurement]]] = {
     "backlog-json": backlog_json,
     "snapshots-per-swap": snapshots_per_swap,
     "slow-store": slow_store,
+    "tables-64": tables_64,
+    "memory-1000-tables": memory_1000_tables,
 }
 
 TABLE_WIDTH = 110

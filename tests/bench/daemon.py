@@ -53,6 +53,18 @@ class Daemon:
         values = dict(line.rpartition(" ")[::2] for line in page.splitlines() if not line.startswith("#"))
         return float(values["firn_batch_intents_sum"]) / float(values["firn_batch_intents_count"])
 
+    def memory_bytes(self) -> int:
+        """Resident memory of the daemon and of all processes that it started."""
+        command = ["ps", "-A", "-o", "pid=,ppid=,rss="]
+        listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        rows = [tuple(map(int, line.split())) for line in listed.splitlines()]
+        family, total = {self._process.pid}, 0
+        while found := [row for row in rows if row[0] in family or row[1] in family]:
+            family |= {row[0] for row in found}
+            total += sum(row[2] for row in found) * 1024
+            rows = [row for row in rows if row not in found]
+        return total
+
     def get(self, path: str) -> str | None:
         """A page; None when it does not answer with 200."""
         try:

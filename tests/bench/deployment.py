@@ -24,15 +24,18 @@ from tests.bench.measurement import PROJECT
 SESSION_TIMEOUT_S = 60
 """A row may stop the daemon's clock while a queue fills."""
 
+CREATE_ALL_S = 1200.0
+
 T = TypeVar("T")
 
 
 class Deployment:
     """Servers and a daemon for one row, and a folder for whatever else it needs."""
 
-    def __init__(self, folder: Path, *, redis_url: str, daemon: Daemon) -> None:
+    def __init__(self, folder: Path, *, redis_url: str, zookeeper_hosts: str, daemon: Daemon) -> None:
         self.folder = folder
         self.redis_url = redis_url
+        self.zookeeper_hosts = zookeeper_hosts
         self.daemon = daemon
 
     def client(self) -> Client:
@@ -57,6 +60,15 @@ class Deployment:
         found = int(snapshot.summary["total-data-files"])
         assert found == files, f"{files} files were committed by their outcomes, the table has {found}"
 
+    def check_totals(self, tables: Sequence[str], *, files: int) -> None:
+        """The tables have exactly so many files together."""
+        found = 0
+        with self.client() as client:
+            for table in tables:
+                snapshot = client.table(table).metadata.current_snapshot
+                found += 0 if snapshot is None else int((snapshot.summary or {})["total-data-files"])
+        assert found == files, f"{files} files were committed by their outcomes, the tables have {found}"
+
     def check_snapshots(self, table: str, *, snapshots: int) -> None:
         """The table has exactly so many snapshots."""
         with self.client() as client:
@@ -68,18 +80,36 @@ class Deployment:
     ) -> lean_writers.Result:
         """Closed-loop writers on a table of their own; what they were told is checked against the table."""
         view = self.create_table(table, properties)
-        plan = lean_writers.Plan(
-            redis_url=self.redis_url,
-            table=table,
-            folder=view.location,
-            shards=SHARDS_DEFAULT,
-            writers=writers,
-            seconds=seconds,
-        )
-        result = run_program("tests.bench.lean_writers", plan, answer=lean_writers.Result, timeout_s=seconds + 120)
+        result = self.drive_all([(table, view.location)], writers=writers, seconds=seconds)
         if not result.failures:
             self.check_total(table, files=result.all_committed)
         return result
+
+    def create_tables(self, names: Sequence[str]) -> list[tuple[str, str]]:
+        """New tables and their locations, made at once."""
+        with self.client() as client:
+            made = [client.create_table(name, SCHEMA, partition_spec=SPEC) for name in names]
+            outcomes = [one.result(CREATE_ALL_S) for one in made]
+            assert all(isinstance(outcome, Committed) for outcome in outcomes), outcomes
+            first = client.table(names[0]).location
+        namespace, _, short = names[0].rpartition(".")
+        assert first.endswith(f"/{namespace}/{short}"), first
+        warehouse = first.removesuffix(f"/{namespace}/{short}")
+        return [(name, f"{warehouse}/{name.replace('.', '/')}") for name in names]
+
+    def drive_all(
+        self, tables: Sequence[tuple[str, str]], *, writers: int, seconds: float, every_s: float = 0.0
+    ) -> lean_writers.Result:
+        """Closed-loop writers on tables that are there, which take turns."""
+        plan = lean_writers.Plan(
+            redis_url=self.redis_url,
+            tables=list(tables),
+            shards=SHARDS_DEFAULT,
+            writers=writers,
+            seconds=seconds,
+            every_s=every_s,
+        )
+        return run_program("tests.bench.lean_writers", plan, answer=lean_writers.Result, timeout_s=seconds + 180)
 
 
 @contextmanager
@@ -98,7 +128,9 @@ def deployment(
             "ZOOKEEPER_SESSION_TIMEOUT_S": str(SESSION_TIMEOUT_S),
         }
         with running_daemon(Path(folder), {**addresses, **(settings or {})}, program=program) as daemon:
-            yield Deployment(Path(folder), redis_url=redis_server.url, daemon=daemon)
+            yield Deployment(
+                Path(folder), redis_url=redis_server.url, zookeeper_hosts=zookeeper_server.hosts, daemon=daemon
+            )
 
 
 def run_program(module: str, plan: msgspec.Struct, *, answer: type[T], timeout_s: float) -> T:

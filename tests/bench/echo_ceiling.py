@@ -44,7 +44,7 @@ def writers_64_echo(options: Options) -> list[Measurement]:
 
 def _echo(redis_url: str, prefix: str, *, seconds: float) -> lean_writers.Result:
     plan = lean_writers.Plan(
-        redis_url=redis_url, table=ECHO_TABLE, folder="/nowhere", shards=SHARDS_DEFAULT, writers=WRITERS,
+        redis_url=redis_url, tables=[(ECHO_TABLE, "/nowhere")], shards=SHARDS_DEFAULT, writers=WRITERS,
         seconds=seconds, prefix=prefix,
     )  # fmt: skip
     with _echo_process(redis_url, StreamNames(prefix).intents(shard_of(ECHO_TABLE, shards=SHARDS_DEFAULT))):

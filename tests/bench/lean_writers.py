@@ -6,6 +6,7 @@ of them share one thread and one connection, so that the two cores are left to w
 
 from __future__ import annotations
 
+import heapq
 import sys
 import time
 import uuid
@@ -16,22 +17,28 @@ import redis
 
 from firn.model.sharding import shard_of
 from firn.storage.intent_streams import INTENT_FIELD, OUTCOME_FIELD, StreamNames
-from tests.bench.wire import AppendTemplate
+from tests.bench.wire import VARIETY, AppendTemplate
+
+FULL_VARIETY_WRITERS = 64
+"""More writers than these have fewer different files each: they take memory."""
 
 GIVE_UP_S = 30.0
 """After the end, how long outcomes are waited for."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What to do. The first `warm_up_s` of the time are not measured; `prefix` begins the names of intent streams."""
+    """What to do. The first `warm_up_s` of the time are not measured; `prefix` begins the names of intent streams.
+
+    Writers take the tables (name, location) in turns. Each waits until `every_s` after its last intent with the next.
+    """
 
     redis_url: str
-    table: str
-    folder: str
+    tables: list[tuple[str, str]]
     shards: int
     writers: int
     seconds: float
     warm_up_s: float = 1.0
+    every_s: float = 0.0
     prefix: str = "firn"
 
 
@@ -61,15 +68,17 @@ class _Writers:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._redis = redis.Redis.from_url(plan.redis_url, socket_timeout=60)
-        names = StreamNames(plan.prefix)
-        self._intents = names.intents(shard_of(plan.table, shards=plan.shards))
-        run = uuid.uuid4().hex
-        self._templates = {
-            f"firn:replies:{run}-{number}".encode(): AppendTemplate(
-                plan.table, folder=plan.folder, reply_to=f"firn:replies:{run}-{number}", seed=number
+        names, run = StreamNames(plan.prefix), uuid.uuid4().hex
+        self._streams: dict[bytes, str] = {}
+        self._templates: dict[bytes, AppendTemplate] = {}
+        variety = max(1, VARIETY * FULL_VARIETY_WRITERS // max(plan.writers, FULL_VARIETY_WRITERS))
+        for number in range(plan.writers):
+            (table, folder), reply_to = plan.tables[number % len(plan.tables)], f"firn:replies:{run}-{number}"
+            self._streams[reply_to.encode()] = names.intents(shard_of(table, shards=plan.shards))
+            self._templates[reply_to.encode()] = AppendTemplate(
+                table, folder=folder, reply_to=reply_to, seed=number, variety=variety
             )
-            for number in range(plan.writers)
-        }
+        self._due: list[tuple[float, bytes]] = []
         self._cursors: dict[Any, Any] = dict.fromkeys(self._templates, "0-0")
         self._out: dict[str, float] = {}
         self._decoder = msgspec.json.Decoder(_Status)
@@ -81,11 +90,11 @@ class _Writers:
         """Drive the writers for the time of the plan."""
         measure_from = time.monotonic() + self._plan.warm_up_s
         ends_at = measure_from + self._plan.seconds
-        self._send(list(self._templates))
-        while self._out and time.monotonic() < ends_at + GIVE_UP_S:
-            free = self._hear(measure_from, ends_at)
-            if time.monotonic() < ends_at:
-                self._send(free)
+        self._start()
+        while (self._out or self._due) and time.monotonic() < ends_at + GIVE_UP_S:
+            self._send(self._ready(ends_at))
+            if self._out:
+                self._hear(measure_from, ends_at)
         if self._out:
             self._failures += len(self._out)
             self._first_failure = self._first_failure or f"{len(self._out)} intents without an outcome"
@@ -94,22 +103,41 @@ class _Writers:
             failures=self._failures, all_committed=self._all_committed, first_failure=self._first_failure,
         )  # fmt: skip
 
+    def _start(self) -> None:
+        """All at once, or spread over the time that each waits between its intents."""
+        now, step = time.monotonic(), self._plan.every_s / len(self._templates)
+        self._due = [(now + number * step, writer) for number, writer in enumerate(self._templates)]
+
+    def _ready(self, ends_at: float) -> list[bytes]:
+        """The writers whose turn has come; after the end none has one."""
+        now = time.monotonic()
+        if now >= ends_at:
+            self._due = []
+            return []
+        if not self._out and self._due:
+            time.sleep(max(0.0, min(self._due[0][0], ends_at) - now))
+            now = time.monotonic()
+        ready: list[bytes] = []
+        while self._due and self._due[0][0] <= now:
+            ready.append(heapq.heappop(self._due)[1])
+        return ready
+
     def _send(self, writers: list[bytes]) -> None:
         if not writers:
             return
         pipeline = self._redis.pipeline(transaction=False)
-        made = [self._templates[writer].next() for writer in writers]
-        for _, payload in made:
-            pipeline.execute_command("XADD", self._intents, "*", INTENT_FIELD, payload)
+        made = [(writer, *self._templates[writer].next()) for writer in writers]
+        for writer, _, payload in made:
+            pipeline.execute_command("XADD", self._streams[writer], "*", INTENT_FIELD, payload)
         now = time.monotonic()
-        self._out.update((intent_id, now) for intent_id, _ in made)
+        self._out.update((intent_id, now) for _, intent_id, _ in made)
         pipeline.execute()
 
-    def _hear(self, measure_from: float, ends_at: float) -> list[bytes]:
-        """The writers whose intents have an outcome now."""
-        found: Any = self._redis.xread(self._cursors, block=1000)
+    def _hear(self, measure_from: float, ends_at: float) -> None:
+        """Take outcomes in; the writers that had one are due again."""
+        wait_s = self._due[0][0] - time.monotonic() if self._due else 1.0
+        found: Any = self._redis.xread(self._cursors, block=max(1, min(1000, int(wait_s * 1000))))
         now = time.monotonic()
-        free = []
         for stream, entries in found:
             self._cursors[stream] = entries[-1][0]
             for _, fields in entries:
@@ -117,7 +145,7 @@ class _Writers:
                 sent_at = self._out.pop(outcome.intent_id, None)
                 if sent_at is None:
                     continue  # told twice
-                free.append(stream)
+                heapq.heappush(self._due, (sent_at + self._plan.every_s, stream))
                 if outcome.status != "committed":
                     self._failures += 1
                     self._first_failure = self._first_failure or fields[OUTCOME_FIELD.encode()].decode()
@@ -126,7 +154,6 @@ class _Writers:
                 if measure_from <= now < ends_at:
                     self._committed += 1
                     self._latencies.append((now - sent_at) * 1000)
-        return free
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 from rich.table import Table
 
-LOWER_IS_BETTER: Final = frozenset({"ms", "s", "bytes"})
+LOWER_IS_BETTER: Final = frozenset({"ms", "s", "bytes", "MB"})
 PROJECT: Final = Path(__file__).resolve().parents[2]
 
 

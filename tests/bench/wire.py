@@ -21,13 +21,13 @@ _PATH_MARK = "PATH-MARK"
 class AppendTemplate:
     """Appends of one new file each to one table, answered on one reply stream."""
 
-    def __init__(self, table: str, *, folder: str, reply_to: str, seed: object) -> None:
+    def __init__(self, table: str, *, folder: str, reply_to: str, seed: object, variety: int = VARIETY) -> None:
         rng = random.Random(f"{seed}")
         self.reply_to = reply_to
         self._made = 0
         self._folder = f"{folder}/data/{uuid.uuid4().hex}"
         self._parts = []
-        for _ in range(VARIETY):
+        for _ in range(variety):
             file = content_file(make_facts(rng), _PATH_MARK)
             intent = Append(intent_id=_ID_MARK, table=table, data_files=(file,), reply_to=reply_to)
             before, _, rest = encode_intent(intent).partition(_ID_MARK.encode())
@@ -37,7 +37,7 @@ class AppendTemplate:
     def next(self) -> tuple[str, bytes]:
         """The id of a new intent, and its payload."""
         intent_id = uuid7(now_ms=time.time_ns() // 1_000_000, entropy=secrets.token_bytes(10))
-        before, middle, after = self._parts[self._made % VARIETY]
+        before, middle, after = self._parts[self._made % len(self._parts)]
         self._made += 1
         path = f"{self._folder}-{self._made:08d}.parquet"
         return intent_id, b"".join((before, intent_id.encode(), middle, path.encode(), after))
