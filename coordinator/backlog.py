@@ -32,10 +32,14 @@ _OWN_ADDRESS: Final = re.compile(rb'\{"operation":"append","intent-id":"[0-9a-f-
 
 
 class _Mark(msgspec.Struct):
-    """A table is held back from the entry `start` on; `count` entries of it were seen."""
+    """A table is held back from the entry `start` on; `count` entries of it were seen.
+
+    `suspect`: not for want of room, but until another suspect is settled.
+    """
 
     start: str
     count: int = 0
+    suspect: bool = False
 
 
 class _Sweep(msgspec.Struct):
@@ -49,7 +53,9 @@ class _Sweep(msgspec.Struct):
 class Backlog:
     """One owned shard's backlog, taken up page by page.
 
-    `accept` hands an entry, which counts as under way, to its lane, or sets it aside.
+    `accept` hands an entry, which counts as under way, to its lane, or sets it aside. Entries that were delivered
+    `suspect_after` times and never decided are handed over one by one, each when the one before is settled: the one
+    that takes daemons down then becomes poison alone.
     """
 
     def __init__(
@@ -61,6 +67,7 @@ class Backlog:
         lanes: Lanes,
         consumer: str,
         accept: Callable[[Entry], Awaitable[None]],
+        suspect_after: int,
     ) -> None:
         self.shard = shard
         self.caught_up = False
@@ -70,6 +77,8 @@ class Backlog:
         self._lanes = lanes
         self._consumer = consumer
         self._accept = accept
+        self._suspect_after = suspect_after
+        self._suspect: str | None = None
         self._marks: dict[str, _Mark] = {}
         self._everything: _Sweep | None = None
         self._refill: _Sweep | None = None
@@ -136,7 +145,12 @@ class Backlog:
 
     def _next_refill(self) -> _Sweep | None:
         """A pass for the tables whose lanes have drained, from where the first of them is held back."""
-        tables = {table for table in self._marks if self._lanes.has_drained(table)}
+        waits = self._suspect_under_way()
+        tables = {
+            table
+            for table, mark in self._marks.items()
+            if (not waits if mark.suspect else self._lanes.has_drained(table))
+        }
         if not tables:
             return None
         return _Sweep(min((self._marks[table].start for table in tables), key=id_order), tables)
@@ -162,7 +176,9 @@ class Backlog:
         try:
             for entry in await self._streams.read_again(self.shard, found, consumer=self._consumer):
                 table = self._table_of(entry)
-                if table is None or self._is_due(table, entry.entry_id, sweep):
+                if table is None or self._is_due(table, entry, sweep):
+                    if entry.deliveries >= self._suspect_after:
+                        self._suspect = entry.entry_id
                     self._lanes.admit(self.shard, entry.entry_id, table=table, size=_size(entry))
                     due.append((table, entry))
             inherited = [entry for _, entry in due if id_order(entry.entry_id) <= id_order(self._inherited_to)]
@@ -177,32 +193,36 @@ class Backlog:
         finally:
             self._lanes.settled([(self.shard, entry.entry_id) for _, entry in due])  # what was not handed over
 
-    def _is_due(self, table: str, entry_id: str, sweep: _Sweep) -> bool:
+    def _is_due(self, table: str, entry: Entry, sweep: _Sweep) -> bool:
         """Whether an entry that is in no lane goes into its lane now; it is remembered if it does not."""
         mark = self._marks.get(table)
+        waits = entry.deliveries >= self._suspect_after and self._suspect_under_way()
         if sweep.tables is not None:
             if mark is None or table not in sweep.tables:
                 return False
-            if self._lanes.has_room(table):
+            if self._lanes.has_room(table) and not waits:
                 return True
-            mark.start = entry_id
+            mark.start, mark.suspect = entry.entry_id, waits
             sweep.tables.discard(table)
             return False
-        if mark is not None and id_order(entry_id) >= id_order(mark.start):
+        if mark is not None and id_order(entry.entry_id) >= id_order(mark.start):
             if sweep.min_idle_ms == 0:  # else it has been counted
                 mark.count += 1
             return False
-        if self._lanes.has_room(table):
+        if self._lanes.has_room(table) and not waits:
             return True
-        self._hold_back(table, entry_id)
+        self._hold_back(table, entry.entry_id, suspect=waits)
         return False
 
-    def _hold_back(self, table: str, entry_id: str) -> None:
+    def _hold_back(self, table: str, entry_id: str, *, suspect: bool = False) -> None:
         """Remember that this entry, and all of its table that come behind it, are to be read again."""
         mark = self._marks.setdefault(table, _Mark(entry_id))
         mark.count += 1
-        if id_order(entry_id) < id_order(mark.start):
-            mark.start = entry_id
+        if id_order(entry_id) <= id_order(mark.start):
+            mark.start, mark.suspect = entry_id, suspect
+
+    def _suspect_under_way(self) -> bool:
+        return self._suspect is not None and self._lanes.under_way(self.shard, self._suspect)
 
     def _table_of(self, entry: Entry) -> str | None:
         """The table whose lane an entry belongs to; None when it is none of this shard, or none at all."""

@@ -123,6 +123,8 @@ class Intake:
         if time.monotonic() >= self._measure_at:
             self._measure_at = time.monotonic() + MEASURE_S
             await self._measure()
+        for shard in self._lanes.given_up() & self._backlogs.keys():
+            self._backlogs[shard].start_over()
         stepped = [await backlog.step() for backlog in list(self._backlogs.values())]
         held_back = sum(backlog.tables for backlog in self._backlogs.values())
         ready = [backlog.shard for backlog in self._backlogs.values() if backlog.caught_up]
@@ -143,7 +145,7 @@ class Intake:
             if shard not in self._backlogs:
                 self._backlogs[shard] = Backlog(
                     shard, shards=self._shards, streams=self._streams, lanes=self._lanes, consumer=self._consumer,
-                    accept=self._accept,
+                    accept=self._accept, suspect_after=max(2, self._limits.deliveries_max // 2),
                 )  # fmt: skip
 
     async def _check_epoch(self) -> None:
@@ -182,6 +184,9 @@ class Intake:
 
     async def _accept(self, entry: Entry) -> None:
         """Hand an entry, which counts as under way, to its lane, or set it aside."""
+        if entry.deliveries > 2 * self._limits.deliveries_max:
+            self._set_aside_unread(entry)
+            return
         try:
             decoded = await self._decode(entry)
         except InvalidIntent as error:
@@ -205,6 +210,14 @@ class Intake:
                 taken_at=time.monotonic(),
                 verdict=self._verdict(entry, decoded),
             )
+        )
+
+    def _set_aside_unread(self, entry: Entry) -> None:
+        """Not even refusing it came to an end: nothing in it is looked at any more, so nobody can be told."""
+        self._log.error("entry set aside unread", shard=entry.shard, entry=entry.entry_id, deliveries=entry.deliveries)
+        message = f"it was delivered {entry.deliveries} times, and could not even be refused"
+        self._publisher.dead_letter(
+            entry, rule="poison", message=message, identity=(None, None, None), epoch=self._epoch
         )
 
     async def _decode(self, entry: Entry) -> DecodedIntent:

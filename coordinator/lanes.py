@@ -40,6 +40,7 @@ class Lanes:
         self._counts: Counter[int] = Counter()
         self._held: dict[str, _Held] = {}
         self._bytes = 0
+        self._given_up: set[int] = set()
         self._log = structlog.get_logger()
 
     def put(self, pending: Pending) -> None:
@@ -131,13 +132,23 @@ class Lanes:
             ending.append((lane, self._tasks.pop(table)))
             if lane.unreadable is not None:
                 self._shop.metrics.unreadable_tables.dec()
-            self.settled([(p.entry.shard, p.entry.entry_id) for p in lane.retire()])
+            self._give_up(lane.retire())
         self._shop.metrics.lanes.set(len(self._lanes))
         await asyncio.gather(*(self._end(lane, task) for lane, task in ending))
 
     async def _end(self, lane: Lane, task: asyncio.Task[None]) -> None:
         await asyncio.wait([task])
-        self.settled([(p.entry.shard, p.entry.entry_id) for p in lane.given_up])
+        self._give_up(lane.given_up)
+
+    def _give_up(self, pendings: Sequence[Pending]) -> None:
+        """These are undecided, and in no lane any more: whoever has their shards is to look for them."""
+        self.settled([(p.entry.shard, p.entry.entry_id) for p in pendings])
+        self._given_up |= {p.entry.shard for p in pendings}
+
+    def given_up(self) -> set[int]:
+        """Shards of which lanes have given entries up since this was asked the last time."""
+        shards, self._given_up = self._given_up, set()
+        return shards
 
     def tables(self) -> list[str]:
         """Tables that have a lane."""
@@ -157,10 +168,10 @@ class Lanes:
         return lane
 
     def _ended(self, table: str, lane: Lane, task: asyncio.Task[None]) -> None:
-        """A lane must not die; when one does, its entries stay pending, and are found again by the intake."""
+        """A lane must not die; when one does, its entries stay pending, and are read again."""
         if task.cancelled() or task.exception() is None:
             return
         self._log.error("lane died", table=table, error=repr(task.exception()))
-        self.settled([(p.entry.shard, p.entry.entry_id) for p in (*lane.retire(), *lane.given_up)])
+        self._give_up([*lane.retire(), *lane.given_up])
         if self._lanes.get(table) is lane:
             del self._lanes[table], self._tasks[table]

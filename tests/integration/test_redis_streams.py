@@ -225,6 +225,9 @@ async def test_a_cluster_waits_moves_reclaims_and_starts_anew(cluster):
     assert (moved.shard, moved.payload) == (0, b"late")
     again = await streams.read_again(0, await streams.pending(0, count=10), consumer="d")
     assert [e.deliveries for e in await streams.count_delivery(0, again, consumer="d")] == [2]
+    assert await streams.note("db.t", {"a": b"1", "b": None}, version=0, lives_ms=60_000)
+    book = await streams.book("db.t")
+    assert (book.notes, book.version) == ({"a": b"1"}, 1)
     epoch = await streams.epoch()
     await streams.announce_tables({"a": b"1", "b": b"2"})
     assert await streams.table("b") == b"2"

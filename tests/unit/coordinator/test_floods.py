@@ -163,22 +163,20 @@ async def test_what_is_held_back_is_neither_lost_nor_doubled_nor_out_of_order(go
 
 
 async def test_a_backlog_that_sees_daemons_come_and_go_does_not_become_poison() -> None:
-    bench = FloodBench(lane_intents_max=10, deliveries_max=2)
+    bench = FloodBench(lane_intents_max=10, deliveries_max=4)
     async with bench.daemon():
         await bench.commit(create(FLOODED))
     bench.slow.gate.clear()
     flood = await bench.flood(100)
-    for life in range(4):
+    for life in range(6):
         async with bench.daemon(f"life-{life}", drain_s=0.01) as daemon:
-            await until(lambda: held(daemon) == 10)
+            await until(lambda: held(daemon) > 0)
             await asyncio.sleep(0.05)
     bench.slow.gate.set()
     async with bench.daemon("last"):
         outcomes = [await bench.outcome(intent, timeout_s=SOON_S) for intent in flood]
-    refused = [outcome for outcome in outcomes if isinstance(outcome, Rejected)]
-    assert {outcome.rule for outcome in refused} <= {"poison"}
-    assert 0 < len(refused) <= 10  # those that were in the lane of four daemons that ended over them
-    assert all(isinstance(outcome, Committed) for outcome in outcomes[10:])
+    assert [o.rule for o in outcomes if isinstance(o, Rejected)] == ["poison"]  # that which was tried in every life
+    assert isinstance(outcomes[0], Rejected)
 
 
 async def test_what_is_no_intent_is_set_aside_at_once_in_a_flood() -> None:

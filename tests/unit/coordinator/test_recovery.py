@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -12,7 +13,8 @@ from firn.coordinator.backlog import PAGE
 from firn.coordinator.pending import Pending
 from firn.model.errors import Misconfigured, Unavailable
 from firn.model.intent import encode_intent
-from firn.model.outcome import Committed
+from firn.model.limits import Limits
+from firn.model.outcome import Committed, Rejected
 from firn.model.sharding import shard_of
 from firn.storage.leases import Leases
 from firn.storage.membership import Membership
@@ -202,3 +204,85 @@ async def test_two_daemons_that_live_cannot_have_one_id(monkeypatch: pytest.Monk
     with pytest.raises(Misconfigured, match=r"daemon\.id.*'a'"):
         async with bench.daemon("a"):
             pass
+
+
+DELIVERIES_MAX = 6
+
+
+async def lives_until(
+    bench: Workbench, done: Callable[[], Awaitable[bool]], fatal: Callable[[Any], bool], *, stage: str
+) -> int:
+    """Daemons one after the other, each of which stops where a fatal intent comes up; how many it took."""
+    for life in range(8 * DELIVERIES_MAX):
+        async with bench.daemon(f"life-{life}", drain_s=0.01) as daemon:
+            hit = asyncio.Event()
+            put, decode = daemon.lanes.put, daemon.intake._decode
+
+            def dying_put(pending: Pending, *, hit: asyncio.Event = hit, put: Any = put) -> None:
+                if fatal(pending.decoded.intent) and pending.verdict is None:
+                    hit.set()
+                    raise asyncio.CancelledError  # the intake ends, and with it the daemon does
+                put(pending)
+
+            async def dying_decode(entry: Any, *, hit: asyncio.Event = hit, decode: Any = decode) -> Any:
+                decoded = await decode(entry)
+                if fatal(decoded.intent):
+                    hit.set()
+                    raise asyncio.CancelledError
+                return decoded
+
+            if stage == "decode":
+                daemon.intake._decode = dying_decode  # type: ignore[method-assign]
+            else:
+                daemon.lanes.put = dying_put  # type: ignore[method-assign]
+            async with asyncio.timeout(SOON_S):
+                while not hit.is_set() and not await done():  # noqa: ASYNC110
+                    await asyncio.sleep(0.005)
+        if await done():
+            return life + 1
+    raise AssertionError("the poison was never set aside")
+
+
+@pytest.mark.parametrize("stage", ["lane", "decode"])
+async def test_only_the_intent_that_takes_daemons_down_becomes_poison(stage: str) -> None:
+    bench = Workbench(limits=Limits(deliveries_max=DELIVERIES_MAX))
+    async with bench.daemon():
+        await bench.commit(create())
+    before, after = [append(f"b{n}") for n in range(5)], [append(f"a{n}") for n in range(20)]
+    poison = append("poison")
+    await bench.send(*before, poison, *after)
+
+    async def all_told() -> bool:
+        return all([await bench.streams.outcome(one.intent_id) is not None for one in (*before, *after)])
+
+    lives = await lives_until(bench, all_told, lambda one: bool(one.intent_id == poison.intent_id), stage=stage)
+    outcomes = [await bench.outcome(one) for one in (*before, *after)]
+    assert all(isinstance(outcome, Committed) for outcome in outcomes)
+    if stage == "lane":
+        refused = await bench.outcome(poison)
+        assert isinstance(refused, Rejected)
+        assert refused.rule == "poison"
+        assert lives <= DELIVERIES_MAX + 2
+    else:
+        assert await bench.streams.outcome(poison.intent_id) is None  # nobody dared to look at it
+        (letter,) = await bench.streams.dead_letters()
+        assert b"could not even be refused" in letter.data
+        assert lives <= 2 * DELIVERIES_MAX + 2
+    assert await bench.live() == sorted([*(f"b{n}" for n in range(5)), *(f"a{n}" for n in range(20))])
+
+
+async def test_what_a_lane_that_died_held_is_taken_up_at_once() -> None:
+    bench = Workbench()
+    async with bench.daemon() as daemon:
+        await bench.commit(create())
+        lane = daemon.lanes._lanes[TABLE]
+
+        def broken(**_now: int) -> list[Pending]:
+            raise RuntimeError("a mistake of ours")
+
+        lane._queue.next_batch = broken  # type: ignore[method-assign]
+        intents = [append(f"f{n}") for n in range(5)]
+        await bench.send(*intents)
+        outcomes = [await bench.outcome(intent, timeout_s=SOON_S) for intent in intents]
+    assert all(isinstance(outcome, Committed) for outcome in outcomes)
+    assert daemon.lanes._under_way == {}
