@@ -215,7 +215,7 @@ def _check_new_name(intent: RenameTable | RenameView) -> None:
 
 
 def _check_sizes(intent: Operation, limits: Limits) -> None:
-    summary_bytes = sum(len(key) + len(value) for key, value in intent.summary.items())
+    summary_bytes = sum([len(key) + len(value) for key, value in intent.summary.items()])
     if len(intent.summary) > limits.summary_entries_max or summary_bytes > limits.summary_bytes_max:
         raise InvalidIntent(
             f"at most {limits.summary_entries_max} entries and {limits.summary_bytes_max} characters",
@@ -228,7 +228,7 @@ def _check_sizes(intent: Operation, limits: Limits) -> None:
 
 def _check_files(intent: FileOperation | CreateOrReplaceTable, limits: Limits) -> None:
     added, removed, removed_deletes = added_files(intent), removed_files(intent), removed_delete_files(intent)
-    count = _files_count(intent)
+    count = len(added) + len(removed) + len(removed_deletes)
     if count > limits.intent_files_max:
         raise InvalidIntent(
             f"names {count} files, the limit is {limits.intent_files_max}",
@@ -236,12 +236,14 @@ def _check_files(intent: FileOperation | CreateOrReplaceTable, limits: Limits) -
             hint="split the files over several intents",
         )
     # Deletion vectors share a file, and are told apart by their offsets in it.
-    _check_unique([(f.file_path, f.content_offset) for f in added], where="data-files")
-    _check_unique([(path, None) for path in removed], where="removed-data-files")
-    _check_unique([(f.file_path, f.content_offset) for f in removed_deletes], where="removed-delete-files")
-    for name in ("data_files", "delete_files"):
-        for position, file in enumerate(getattr(intent, name, ())):
-            _check_maps(file, where=f"{name.replace('_', '-')}[{position}]")
+    if count > 1:
+        _check_unique([(f.file_path, f.content_offset) for f in added], where="data-files")
+        _check_unique([(path, None) for path in removed], where="removed-data-files")
+        _check_unique([(f.file_path, f.content_offset) for f in removed_deletes], where="removed-delete-files")
+    if not all(map(_has_even_maps, added)):
+        for name in ("data_files", "delete_files"):
+            for position, file in enumerate(getattr(intent, name, ())):
+                _check_maps(file, where=f"{name.replace('_', '-')}[{position}]")
     if isinstance(intent, Append) and not intent.data_files and not intent.manifests:
         raise InvalidIntent("adds nothing", rule="invalid-field", where="data-files")
     if isinstance(intent, Replace) and not removed and not removed_deletes:
@@ -258,6 +260,12 @@ def _check_unique(names: Sequence[tuple[str, int | None]], *, where: str) -> Non
         if name in seen:
             raise InvalidIntent(f"names {name[0]!r} twice", rule="duplicate-file", where=where)
         seen.add(name)
+
+
+def _has_even_maps(file: ContentFile) -> bool:
+    counts = (file.column_sizes, file.value_counts, file.null_value_counts, file.nan_value_counts)
+    bounds = (file.lower_bounds, file.upper_bounds)
+    return all(one is None or len(one.keys) == len(one.values) for one in (*counts, *bounds))
 
 
 def _check_maps(file: ContentFile, *, where: str) -> None:
