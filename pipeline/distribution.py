@@ -112,7 +112,7 @@ def key_column(rows: DataFrame, schema: Schema, source_id: int, transform: Trans
 
 def _truncated(column: Column, type: Type, width: int) -> Column:
     if type in (INT, LONG):
-        return column - F.pmod(column, F.lit(width))
+        return F.coalesce(F.try_subtract(column, F.pmod(column, F.lit(width))), column)  # at the least of all longs
     if isinstance(type, DecimalType):
         return F.floor(column / F.lit(width / 10**type.scale))
     return F.substring(column, 1, width)

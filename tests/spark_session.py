@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -22,13 +23,18 @@ JAR_VARIABLE: Final = "FIRN_ICEBERG_SPARK_RUNTIME"
 FETCH_SECONDS: Final = 300
 
 
-def start_spark(warehouse: Path) -> SparkSession:
-    """The session; `warehouse` is the folder of Spark's catalog ``wh``: the table ``wh.db.t`` is in ``db/t``."""
+def start_spark(warehouse: Path, *, more: Mapping[str, str] | None = None) -> SparkSession:
+    """The session; `warehouse` is the folder of Spark's catalog ``wh``: the table ``wh.db.t`` is in ``db/t``.
+
+    `more` are settings beside the ones that all tests share.
+    """
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     settings = {
-        "spark.jars": str(_runtime_jar()),
+        "spark.jars": str(runtime_jar()),
         "spark.driver.memory": "2g",
+        # Tests are short: what a better compiler and several collecting threads cost is never earned back.
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": "2",
@@ -42,6 +48,7 @@ def start_spark(warehouse: Path) -> SparkSession:
         "spark.sql.catalog.wh": "org.apache.iceberg.spark.SparkCatalog",
         "spark.sql.catalog.wh.type": "hadoop",
         "spark.sql.catalog.wh.warehouse": str(warehouse),
+        **(more or {}),
     }
     builder = SparkSession.builder.master("local[2]").appName("firn-tests")
     for name, value in settings.items():
@@ -51,7 +58,7 @@ def start_spark(warehouse: Path) -> SparkSession:
     return session
 
 
-def _runtime_jar() -> Path:
+def runtime_jar() -> Path:
     """Iceberg's Java runtime for Spark: from where it was put, or where Maven keeps it, fetched when it is not there.
 
     Without it the tests are skipped, but in CI they fail: there they must run.

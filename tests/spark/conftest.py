@@ -18,7 +18,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The first test fetches the jar and starts Spark; PySpark leaves sockets for the garbage collector."""
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent):
-            item.add_marker(pytest.mark.timeout(FETCH_SECONDS + 300))
+            item.add_marker(pytest.mark.timeout(FETCH_SECONDS + 600))
             item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
 
 

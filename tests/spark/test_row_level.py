@@ -1,0 +1,130 @@
+"""Rows are deleted, updated and merged in either mode, and every reader sees the same rows after it."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pyspark.sql.functions as F  # noqa: N812 - what everybody calls it
+import pytest
+
+from firn.coordinator.client import TableView
+from firn.model.errors import InvalidInput
+from firn.model.outcome import Rejected
+from firn.pipeline.connection import Connection
+from firn.pipeline.merge import Clauses, Delete, Insert, Update, merge
+from firn.pipeline.reads import read
+from firn.pipeline.row_changes import Mode
+from firn.pipeline.row_level import delete_where, update
+from firn.pipeline.writes import append
+from tests.spark.lake import Lake, committed
+
+MODES = [(2, "copy-on-write"), (2, "merge-on-read"), (3, "copy-on-write"), (3, "merge-on-read")]
+
+
+def rows_of(frame) -> list[tuple]:
+    return sorted((tuple(row) for row in frame.collect()), key=repr)
+
+
+def same_for_all(lake: Lake, table: str) -> list[tuple]:
+    """The rows, which firn's reader and Iceberg's runtime must agree on."""
+    ours, theirs = rows_of(read(lake.spark, table)), rows_of(lake.by_java(table))
+    assert ours == theirs
+    return ours
+
+
+def row_ids(lake: Lake, table: str) -> dict[int, tuple[int, int]]:
+    rows = read(lake.spark, table, columns=["id", "_row_id", "_last_updated_sequence_number"]).collect()
+    return {row[0]: (row[1], row[2]) for row in rows}
+
+
+@pytest.mark.parametrize(("version", "mode"), MODES)
+def test_rows_change_in_every_way_and_stay_themselves(lake: Lake, version: int, mode: Mode) -> None:
+    table = lake.create(version=version, partition=(("region", "identity"),))
+    committed(append(lake.events(0, 12), table))
+    committed(append(lake.events(12, 24), table))
+    before = row_ids(lake, table)
+    committed(delete_where(lake.spark, table, "id in (1, 2, 13) or region is null and id > 20", mode=mode))
+    left = [i for i in range(24) if i not in {1, 2, 13} and not (i % 3 == 2 and i > 20)]
+    assert [row[0] for row in sorted(same_for_all(lake, table))] == left
+    committed(update(lake.spark, table, {"amount": "amount + 100", "region": F.lit("eu")}, "id in (4, 5)", mode=mode))
+    found = {row[0]: row for row in same_for_all(lake, table)}
+    assert {i: found[i][1] for i in (4, 5, 6, 7)} == {4: "eu", 5: "eu", 6: "eu", 7: "us"}
+    assert found[4][3] == Decimal("101.00")
+    source = lake.spark.createDataFrame([(4, "as"), (6, "as"), (99, "af")], "id long, region string")
+    clauses = Clauses(
+        matched=(Delete("t.id = 4"), Update()),
+        not_matched=(Insert({"id": "s.id", "region": F.concat(F.col("s.region"), F.lit("!"))}),),
+        not_matched_by_source=(Delete("t.id > 17"),),
+    )
+    committed(merge(source, table, on="t.id = s.id", clauses=clauses, mode=mode))
+    found = {row[0]: row for row in same_for_all(lake, table)}
+    assert sorted(found) == [i for i in left if i != 4 and i <= 17] + [99]
+    assert (found[6][1], found[6][3]) == ("as", Decimal("1.50"))
+    assert found[99][1:] == ("af!", None, None)
+    deletes = {file for file in lake.files_on_disk(table) if "deletes" in file}
+    assert bool(deletes) == (mode == "merge-on-read")
+    if version == 3:
+        after = row_ids(lake, table)
+        assert {i: after[i][0] for i in after if i != 99} == {i: before[i][0] for i in after if i != 99}
+        assert {i for i in after if i != 99 and after[i][1] != before[i][1]} == {5, 6}
+
+
+def test_files_that_match_whole_go_unread_and_nothing_matched_is_no_commit(lake: Lake) -> None:
+    table = lake.create(partition=(("region", "identity"),))
+    committed(append(lake.events(0, 12), table))
+    head = lake.view(table).snapshot_id
+    assert delete_where(lake.spark, table, "id = 400") is None
+    assert update(lake.spark, table, {"region": "'x'"}, "id = 400") is None
+    assert lake.view(table).snapshot_id == head
+    committed(delete_where(lake.spark, table, "region = 'eu'"))
+    assert int(lake.summary(table)["deleted-data-files"]) > 0
+    assert "added-data-files" not in lake.summary(table)
+    assert all(row[1] != "eu" for row in same_for_all(lake, table))
+
+
+def test_two_vectors_on_one_file_become_one(lake: Lake) -> None:
+    table = lake.create(version=3)
+    committed(append(lake.events(0, 10).coalesce(1), table))
+    for i in (1, 3, 5):
+        committed(delete_where(lake.spark, table, f"id = {i}", mode="merge-on-read"))
+    assert [row[0] for row in sorted(same_for_all(lake, table))] == [0, 2, 4, 6, 7, 8, 9]
+    assert lake.summary(table)["total-delete-files"] == "1"
+
+
+def test_a_row_matched_twice_is_refused_and_nothing_is_left(lake: Lake) -> None:
+    table = lake.create()
+    committed(append(lake.events(0, 3), table))
+    before = set(lake.files_on_disk(table))
+    twice = lake.spark.createDataFrame([(1, "a"), (1, "b")], "id long, region string")
+    with pytest.raises(InvalidInput, match="matched by 2 rows"):
+        merge(twice, table, on="t.id = s.id", clauses=Clauses(matched=(Update(),)))
+    assert set(lake.files_on_disk(table)) == before
+    committed(merge(twice, table, on="t.id = s.id", clauses=Clauses(matched=(Delete(),))))
+    assert lake.ids(table) == [0, 2]
+
+
+@pytest.mark.parametrize(("version", "mode"), [(2, "copy-on-write"), (3, "merge-on-read")])
+def test_what_comes_meanwhile_is_a_conflict_where_it_was_read(
+    lake: Lake, version: int, mode: Mode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = lake.create(version=version, partition=(("region", "identity"),))
+    committed(append(lake.events(0, 12), table))
+
+    original = Connection.table
+    races = ["eu", "us"]
+
+    def table_then_race(self: Connection, name: str) -> TableView:
+        view = original(self, name)
+        monkeypatch.setattr(Connection, "table", original)
+        raced = lake.spark.createDataFrame([(500, races.pop(0))], "id long, region string")
+        committed(append(raced, table))
+        return view
+
+    monkeypatch.setattr(Connection, "table", table_then_race)
+    refused = update(lake.spark, table, {"amount": "0"}, "region = 'eu'", mode=mode)
+    assert isinstance(refused, Rejected)
+    assert refused.hint == "replan"
+    assert {file for file in lake.files_on_disk(table) if refused.intent_id in file} == set()
+    monkeypatch.setattr(Connection, "table", table_then_race)
+    committed(update(lake.spark, table, {"amount": "0"}, "region = 'eu' and id < 400", mode=mode))
+    assert [row[0] for row in same_for_all(lake, table) if row[3] == 0 and row[0] < 400] == [0, 3, 6, 9]
