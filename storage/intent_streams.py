@@ -351,6 +351,10 @@ class IntentStreams(Protocol):
         """The identity of this Redis's content; a new one after it was emptied."""
         ...
 
+    async def clock_ms(self) -> int:
+        """The server's clock, in Unix milliseconds: entry ids and ages are told by it."""
+        ...
+
     async def persistence_warnings(self) -> list[str]:
         """What in the server's settings can lose acknowledged intents; empty when nothing, or when it does not say."""
         ...

@@ -169,6 +169,24 @@ class Leases:
             return None
         return None
 
+    async def break_hold(self, table: str, *, token: int) -> None:
+        """Take the lock of `table` away from the holder with this fencing token.
+
+        It cannot commit any more: its swaps check the node that is removed here. Raises NotFound when it holds the lock
+        no longer.
+        """
+        folder = f"{LOCKS}/{encode_name(table)}"
+        for name in _in_turn(await self._session.children(folder)):
+            try:
+                _, stat = await self._session.get(f"{folder}/{name}")
+            except NotFound:
+                continue
+            if stat.czxid != token:
+                break
+            await self._session.delete(f"{folder}/{name}")
+            return
+        raise NotFound(f"the lock of {table!r} is not held under token {token}")
+
     async def forget(self, table: str) -> None:
         """Remove the queue of a dropped table, unless somebody waits in it."""
         try:

@@ -353,6 +353,9 @@ class MemoryStreams:
             self._server.keys[self._names.epoch] = (self._server.new_epoch(), None)
         return (self._server.get(self._names.epoch) or b"").decode()
 
+    async def clock_ms(self) -> int:
+        return self._server.now_ms()
+
     async def persistence_warnings(self) -> list[str]:
         await self._turn()
         return []

@@ -301,6 +301,11 @@ class RedisStreams:
             _, value = await pipeline.execute()
             return _text(value)
 
+    async def clock_ms(self) -> int:
+        async with redis_errors("clock"):
+            seconds, microseconds = await self._redis.time()
+        return int(seconds) * 1000 + int(microseconds) // 1000
+
     async def persistence_warnings(self) -> list[str]:
         warnings = []
         async with redis_errors("persistence"):

@@ -115,15 +115,14 @@ class Site:
 
     async def _fleet(self, _request: web.Request) -> web.Response:
         fleet = await self._survey.fleet()
-        lags = [shard.lag for shard in fleet.shards if shard.lag is not None]
         try:
             conflicts = await self._survey.conflicts(table="", rule="", writer="", limit=NEWEST_CONFLICTS)
         except FirnError:
             conflicts = []  # Redis does not answer, which is among the troubles
         return self._page(
-            "fleet.html", here="/", poll=True, fleet=fleet, conflicts=conflicts,
-            waiting=sum((lag.undelivered or 0) + lag.pending for lag in lags),
-            oldest=_seconds(max((s.oldest_s for s in fleet.shards if s.oldest_s is not None), default=None)),
+            "fleet.html", here="/", poll=True, fleet=fleet, depths=self._survey.depths(), conflicts=conflicts,
+            waiting=fleet.waiting,
+            oldest=_seconds(fleet.oldest_s),
         )  # fmt: skip
 
     async def _tables(self, request: web.Request) -> web.Response:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from firn.coordinator.explain import Sources, Story, story_of
+from firn.coordinator.fleet import Fleet, fleet_of
 from firn.coordinator.lanes import Lanes
 from firn.coordinator.pages.snapshot_graph import Graph, graph_of
 from firn.coordinator.queue_look import Place, places_of
@@ -24,7 +24,7 @@ from firn.model.metadata import TableMetadata
 from firn.model.outcome import Outcome, Rejected, decode_outcome
 from firn.model.sharding import shard_of
 from firn.model.view import ViewMetadata
-from firn.storage.intent_streams import IntentStreams, ShardLag
+from firn.storage.intent_streams import IntentStreams
 from firn.storage.leases import HolderInfo
 from firn.storage.membership import Membership
 from firn.storage.pointers import Pointer
@@ -37,34 +37,6 @@ BATCHES_MAX: Final = 30
 TABLES_A_PAGE: Final = 50
 
 _EVENT: Final = msgspec.json.Decoder(Event)
-
-
-class Member(msgspec.Struct, frozen=True, kw_only=True):
-    """A daemon: its id, what it said of itself, the shards it owns."""
-
-    id: str
-    version: str = "?"
-    http: str | None = None
-    shards: tuple[int, ...] = ()
-
-
-class Shard(msgspec.Struct, frozen=True, kw_only=True):
-    """A stream of intents: who reads it and how far behind that is."""
-
-    number: int
-    owner: str | None
-    lag: ShardLag | None
-    oldest_s: float | None = None
-
-
-class Fleet(msgspec.Struct, frozen=True, kw_only=True):
-    """Daemons, shards and what is wrong (`troubles`, in words)."""
-
-    members: tuple[Member, ...]
-    shards: tuple[Shard, ...]
-    tables: int
-    troubles: tuple[str, ...]
-    depths: Mapping[str, int]
 
 
 class TableRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,28 +94,15 @@ class Survey:
 
     async def fleet(self) -> Fleet:
         """Daemons, shards, lag. A server that does not answer is a trouble, not an error."""
-        troubles: list[str] = []
-        owners = await self._told(self._membership.owners(), {}, troubles)
-        ids = await self._told(self._membership.members(), [], troubles)
-        tables = await self._told(self._pointers.list(), [], troubles)
-        members = await asyncio.gather(*(self._member(member, owners) for member in ids))
-        lags = await self._told(
-            asyncio.gather(*(self._streams.lag(shard) for shard in range(self._shards))), None, troubles
+        fleet = await fleet_of(
+            membership=self._membership, pointers=self._pointers, streams=self._streams, shards=self._shards
         )
-        now_ms = time.time() * 1000
-        shards = []
-        for number in range(self._shards):
-            lag = None if lags is None else lags[number]
-            oldest = None if lag is None or lag.oldest_entry_ms is None else (now_ms - lag.oldest_entry_ms) / 1000
-            shards.append(Shard(number=number, owner=owners.get(number), lag=lag, oldest_s=oldest))
-        unowned = [shard.number for shard in shards if shard.owner is None]
-        if unowned:
-            troubles.append(f"no daemon reads shards {', '.join(map(str, unowned))}: intents on them wait")
-        troubles += [f"table {table} cannot be read: {reason}" for table, reason in self._lanes.unreadable.items()]
-        return Fleet(
-            members=tuple(members), shards=tuple(shards), tables=len(tables), troubles=tuple(dict.fromkeys(troubles)),
-            depths={table: depth for table, depth in self._lanes.depths.items() if depth},
-        )  # fmt: skip
+        unreadable = (f"table {table} cannot be read: {reason}" for table, reason in self._lanes.unreadable.items())
+        return msgspec.structs.replace(fleet, troubles=(*fleet.troubles, *unreadable))
+
+    def depths(self) -> dict[str, int]:
+        """Intents that wait in this daemon's lanes, by table."""
+        return {table: depth for table, depth in self._lanes.depths.items() if depth}
 
     async def tables(self, *, contains: str, page: int) -> tuple[list[TableRow], int]:
         """One page of the tables whose name contains a text, and how many there are."""
@@ -209,23 +168,6 @@ class Survey:
         """The newest events, newest first."""
         messages = await self._streams.newest_events(count=limit)
         return [event for message in reversed(messages) if (event := event_in(message.data)) is not None]
-
-    async def _told(self, work: Any, otherwise: Any, troubles: list[str]) -> Any:
-        try:
-            return await work
-        except FirnError as error:
-            troubles.append(str(error))
-            return otherwise
-
-    async def _member(self, member: str, owners: Mapping[int, str]) -> Member:
-        shards = tuple(shard for shard, owner in owners.items() if owner == member)
-        try:
-            told = msgspec.json.decode(await self._membership.info(member))
-        except (FirnError, msgspec.DecodeError):
-            told = {}  # it has just gone, or it is of another version
-        if not isinstance(told, dict):
-            told = {}
-        return Member(id=member, version=str(told.get("version", "?")), http=told.get("http"), shards=shards)
 
     async def _row(self, name: str, owners: Mapping[int, str]) -> TableRow:
         owner = owners.get(shard_of(name, shards=self._shards))

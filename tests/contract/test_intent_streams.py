@@ -463,3 +463,11 @@ async def test_whoever_looks_sees_what_waits_what_is_taken_and_what_is_settled_a
     assert (seen[1].consumer, seen[1].deliveries, seen[1].payload) == ("daemon-a", 1, second.payload)
     assert [one.entry_id for one in await streams.standing(3, after=ids[1], count=2)] == ids[2:4]
     assert [entry.payload for entry in await take(streams, 3)] == [b"2", b"3", b"4"]
+
+
+async def test_the_clock_is_the_one_of_entry_ids(redis_world):
+    streams = await opened(redis_world)
+    before = await streams.clock_ms()
+    entry_id = await streams.submit(0, b"{}")
+    after = await streams.clock_ms()
+    assert before <= int(entry_id.partition("-")[0]) <= after

@@ -1,0 +1,169 @@
+"""`firn doctor`: every setting and server that a deployment depends on, checked, each with what to do about it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from pathlib import Path
+from typing import Final, Literal
+
+import click
+import msgspec
+
+from firn.coordinator.cli.exits import EXIT_NO, EXIT_OK
+from firn.coordinator.cli.output import Column
+from firn.coordinator.cli.reach import Reach, reaching, shards_of
+from firn.coordinator.cli.text import one_line, size_of
+from firn.coordinator.config import is_loopback
+from firn.coordinator.fleet import fleet_of
+from firn.coordinator.version import VERSION
+from firn.model.errors import FirnError
+from firn.model.identifiers import uuid7
+from firn.storage.membership import Membership
+from firn.storage.pointers import Pointers
+
+SKEW_S_MAX: Final = 5.0
+FREE_SHARE_MIN: Final = 0.1
+
+COLUMNS: Final = (Column(""), Column("CHECK"), Column("FOUND", long=True), Column("DO", long=True))
+
+State = Literal["good", "warning", "bad"]
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """What one check found, and what to do about it."""
+
+    check: str
+    state: State
+    found: str
+    do: str = ""
+
+
+@click.command()
+@reaching
+def doctor(reach: Reach) -> int:
+    """Check settings, Redis, ZooKeeper, warehouse, clocks and daemons. Exits with 1 when something is bad."""
+    findings = [*_settings(reach), *reach.run(_servers(reach)), *_warehouse(reach)]
+    if reach.output.as_json:
+        reach.output.document(findings)
+    reach.output.grid(COLUMNS, ((f.state, f.check, f.found, f.do) for f in findings), empty="")
+    return EXIT_NO if any(finding.state == "bad" for finding in findings) else EXIT_OK
+
+
+def _settings(reach: Reach) -> list[Finding]:
+    settings = reach.settings
+    found = [Finding(check="settings", state="good", found="they can be read")]
+    if not settings.redis.url.startswith("rediss://") and not _is_local(settings.redis.url):
+        found.append(Finding(
+            check="Redis, encryption", state="warning", found="traffic goes in the clear",
+            do="serve TLS and use rediss:// in redis.url (docs/security.md)",
+        ))  # fmt: skip
+    if settings.zookeeper.auth is None:
+        found.append(Finding(
+            check="ZooKeeper, access", state="warning", found="whoever reaches it can move pointers",
+            do="set zookeeper.auth (FIRN_ZOOKEEPER_AUTH_FILE)",
+        ))  # fmt: skip
+    if settings.http.port >= 0 and not is_loopback(settings.http.host) and settings.http.token:
+        found.append(Finding(check="HTTP", state="good", found="asks for a token"))
+    return found
+
+
+def _is_local(url: str) -> bool:
+    return url.startswith("unix:") or any(f"{before}{host}" in url for before in "/@" for host in ("127.", "localhost"))
+
+
+async def _servers(reach: Reach) -> list[Finding]:
+    findings: list[Finding] = []
+    for name, check in (("Redis", _redis), ("ZooKeeper", _zookeeper), ("daemons", _daemons)):
+        try:
+            findings += await check(reach)
+        except (FirnError, OSError) as error:
+            found = one_line(str(error))
+            findings.append(Finding(check=name, state="bad", found=found, do="see docs/runbooks/servers.md"))
+    return findings
+
+
+async def _redis(reach: Reach) -> list[Finding]:
+    async with reach.streams() as streams:
+        findings = [Finding(check="Redis", state="good", found="answers")]
+        findings += [
+            Finding(check="Redis, durability", state="bad", found=warning, do="use deploy/redis/redis.conf")
+            for warning in await streams.persistence_warnings()
+        ]
+        before = time.time()
+        clock_ms = await streams.clock_ms()
+        skew_s = abs(clock_ms / 1000 - (before + time.time()) / 2)
+        findings.append(_skew("clock against Redis", skew_s))
+        return findings
+
+
+def _skew(check: str, skew_s: float) -> Finding:
+    if skew_s <= SKEW_S_MAX:
+        return Finding(check=check, state="good", found=f"{skew_s:.1f} s apart")
+    return Finding(
+        check=check, state="bad", found=f"{skew_s:.1f} s apart: intents may be refused as too old, or from the future",
+        do="run NTP on both machines",
+    )  # fmt: skip
+
+
+async def _zookeeper(reach: Reach) -> list[Finding]:
+    started = time.monotonic()
+    async with reach.session() as session:
+        await Pointers(session).list()
+        took_ms = (time.monotonic() - started) * 1000
+        return [Finding(check="ZooKeeper", state="good", found=f"answers; connecting and a read took {took_ms:.0f} ms")]
+
+
+async def _daemons(reach: Reach) -> list[Finding]:
+    async with reach.session() as session, reach.streams() as streams:
+        fleet = await fleet_of(
+            membership=Membership(session), pointers=Pointers(session), streams=streams,
+            shards=await shards_of(streams),
+        )  # fmt: skip
+    findings = [
+        Finding(check="daemons", state="bad", found=trouble, do="see docs/runbooks/daemons.md")
+        for trouble in fleet.troubles
+    ]
+    if not findings:
+        findings.append(Finding(check="daemons", state="good", found=f"{len(fleet.members)}, every shard is read"))
+    others = {member.version for member in fleet.members} - {VERSION}
+    if others:
+        findings.append(Finding(
+            check="versions", state="warning",
+            found=f"this command is {VERSION}, daemons are {', '.join(sorted(others))}",
+            do="use the same version: what a command shows may differ",
+        ))  # fmt: skip
+    if len(fleet.members) == 1:
+        findings.append(Finding(
+            check="redundancy", state="warning", found="one daemon: commits wait while it restarts", do="run two",
+        ))  # fmt: skip
+    return findings
+
+
+def _warehouse(reach: Reach) -> list[Finding]:
+    """A file is written, read and removed where new tables go; on a file system there must be room, too."""
+    location = reach.settings.warehouse.location
+    probe = f"{location}/.firn-doctor-{uuid7(now_ms=time.time_ns() // 1_000_000, entropy=os.urandom(10))}"
+    try:
+        reach.files.create(probe, b"firn doctor")
+        readable = reach.files.read(probe, bytes_max=100) == b"firn doctor"
+        reach.files.delete(probe)
+    except (FirnError, OSError) as error:
+        return [Finding(
+            check="warehouse", state="bad", found=one_line(str(error)),
+            do="check warehouse.location, its credentials and rights",
+        )]  # fmt: skip
+    findings = [Finding(
+        check="warehouse", state="good" if readable else "bad",
+        found=f"{location} can be written and read" if readable else f"{location} gives back something else",
+    )]  # fmt: skip
+    if location.startswith("/") and Path(location).is_dir():
+        usage = shutil.disk_usage(location)
+        short = usage.free < FREE_SHARE_MIN * usage.total
+        findings.append(Finding(
+            check="disk", state="bad" if short else "good",
+            found=f"{size_of(usage.free)} of {size_of(usage.total)} free",
+            do="make room: a full disk stops all commits" if short else "",
+        ))  # fmt: skip
+    return findings

@@ -1,0 +1,100 @@
+"""The fleet: which daemons there are, who reads which shard, and how far behind that is. Reads only."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Mapping
+from typing import TypeVar
+
+import msgspec
+
+from firn.model.errors import FirnError
+from firn.storage.intent_streams import IntentStreams, ShardLag
+from firn.storage.membership import Membership
+from firn.storage.pointers import Pointers
+
+T = TypeVar("T")
+
+
+class Member(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
+    """A daemon: its id, what it said of itself, the shards it owns."""
+
+    id: str
+    version: str = "?"
+    http: str | None = None
+    shards: tuple[int, ...] = ()
+
+
+class Shard(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
+    """A stream of intents: who reads it, how far behind that is, and how long the oldest intent waits (s)."""
+
+    number: int
+    owner: str | None
+    lag: ShardLag | None
+    oldest_s: float | None = None
+
+
+class Fleet(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
+    """Daemons, shards and what is wrong (`troubles`, in words)."""
+
+    members: tuple[Member, ...]
+    shards: tuple[Shard, ...]
+    tables: int
+    troubles: tuple[str, ...]
+
+    @property
+    def waiting(self) -> int:
+        """Intents that are not settled, as far as Redis told."""
+        return sum((shard.lag.undelivered or 0) + shard.lag.pending for shard in self.shards if shard.lag is not None)
+
+    @property
+    def oldest_s(self) -> float | None:
+        """How long the oldest of them waits; None when there are none."""
+        return max((shard.oldest_s for shard in self.shards if shard.oldest_s is not None), default=None)
+
+
+async def fleet_of(*, membership: Membership, pointers: Pointers, streams: IntentStreams, shards: int) -> Fleet:
+    """Look at everything. A server that does not answer is a trouble, not an error."""
+    troubles: list[str] = []
+    owners: dict[int, str] = await _told(membership.owners(), {}, troubles)
+    ids: list[str] = await _told(membership.members(), [], troubles)
+    tables: list[str] = await _told(pointers.list(), [], troubles)
+    members = await asyncio.gather(*(_member(membership, member, owners) for member in ids))
+    lags = await _told(asyncio.gather(*(streams.lag(shard) for shard in range(shards))), None, troubles)
+    now_ms = time.time() * 1000
+    looked_at = []
+    for number in range(shards):
+        lag = None if lags is None else lags[number]
+        oldest = None if lag is None or lag.oldest_entry_ms is None else max(0.0, now_ms - lag.oldest_entry_ms) / 1000
+        looked_at.append(Shard(number=number, owner=owners.get(number), lag=lag, oldest_s=oldest))
+    unowned = [shard.number for shard in looked_at if shard.owner is None]
+    if unowned and len(unowned) == shards:
+        troubles.append("no daemon reads any shard: all intents wait")
+    elif unowned:
+        troubles.append(f"no daemon reads shards {', '.join(map(str, unowned))}: intents on them wait")
+    versions = sorted({member.version for member in members})
+    if len(versions) > 1:
+        troubles.append(f"daemons of several versions: {', '.join(versions)}")
+    return Fleet(
+        members=tuple(members), shards=tuple(looked_at), tables=len(tables), troubles=tuple(dict.fromkeys(troubles))
+    )
+
+
+async def _told(work: Awaitable[T], otherwise: T, troubles: list[str]) -> T:
+    try:
+        return await work
+    except FirnError as error:
+        troubles.append(str(error))
+        return otherwise
+
+
+async def _member(membership: Membership, member: str, owners: Mapping[int, str]) -> Member:
+    shards = tuple(shard for shard, owner in owners.items() if owner == member)
+    try:
+        told = msgspec.json.decode(await membership.info(member))
+    except (FirnError, msgspec.DecodeError):
+        told = {}  # it has just gone, or it is of another version
+    if not isinstance(told, dict):
+        told = {}
+    return Member(id=member, version=str(told.get("version", "?")), http=told.get("http"), shards=shards)

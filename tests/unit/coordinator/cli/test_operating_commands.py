@@ -1,0 +1,99 @@
+"""`firn status`, `top`, `lock` and `doctor`: what an operator asks first, and what they are told to do."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from firn.coordinator.cli.exits import EXIT_NO, EXIT_OK
+from tests.unit.coordinator.cli.cli_bench import CliBench
+from tests.unit.coordinator.workbench import TABLE, append, create
+
+
+async def test_status_of_a_healthy_fleet_is_good_and_names_its_daemons() -> None:
+    bench = CliBench()
+    async with bench.daemon("a"), bench.daemon("b"):
+        await bench.commit(create())
+        said = await bench.firn("status")
+    assert said.code == EXIT_OK, said.err
+    assert said.out.startswith("good: 2 daemons, 1 table or view, 0 intents")
+
+
+async def test_status_says_that_nobody_reads_the_streams_and_exits_with_1() -> None:
+    bench = CliBench()
+    async with bench.daemon("a"):
+        await bench.commit(create())
+    await bench.send(append("waiting.parquet"))
+    said = await bench.firn("status")
+    assert said.code == EXIT_NO
+    assert "no daemon reads any shard" in said.err
+    assert "1 intent not settled" in said.out
+    told = json.loads((await bench.firn("status", "--json")).out)
+    assert told["waiting"] == 1
+    assert told["troubles"]
+
+
+async def test_top_looks_again_and_again() -> None:
+    bench = CliBench()
+    async with bench.daemon("a"):
+        await bench.commit(create())
+        said = await bench.firn("top", "--rounds", "2", "--json")
+    assert [json.loads(line)["waiting"] for line in said.out.splitlines()] == [0, 0]
+    async with bench.daemon("a"):
+        drawn = await bench.firn("top", "--rounds", "1")
+    assert "intents/s come in" in drawn.out
+
+
+async def test_a_lock_is_shown_and_can_be_taken_from_its_holder() -> None:
+    """The holder cannot commit under the lock that it lost; it takes it anew, and nothing is lost."""
+    bench = CliBench()
+    async with bench.daemon("a", lease_idle_s=60):
+        await bench.commit(create())
+        assert "holder         a" in (await bench.firn("lock", "show", TABLE)).out
+        refused = await bench.firn("lock", "break", TABLE)
+        assert refused.code != EXIT_OK, "it asks first, and nobody answers"
+        broken = await bench.firn("lock", "break", TABLE, "--yes")
+        assert "has lost the lock" in broken.out
+        assert "nobody works" in (await bench.firn("lock", "show", TABLE)).out
+        await bench.commit(append("after.parquet"))
+        assert len(await bench.live()) == 1
+
+
+async def test_doctor_finds_nothing_bad_in_a_healthy_fleet() -> None:
+    bench = CliBench()
+    async with bench.daemon("a"), bench.daemon("b"):
+        said = await bench.firn("doctor", "--json")
+    assert {f["check"]: f["state"] for f in json.loads(said.out) if f["state"] == "bad"} == {}, said.out
+    assert said.code == EXIT_OK
+
+
+async def test_doctor_says_what_to_do_about_servers_that_are_away() -> None:
+    bench = CliBench()
+    bench.zookeeper_down = True
+    said = await bench.firn("doctor", "--json")
+    assert said.code == EXIT_NO
+    bad = {f["check"]: f for f in json.loads(said.out) if f["state"] == "bad"}
+    assert "ZooKeeper" in bad
+    assert all(f["do"] for f in bad.values())
+
+
+async def test_doctor_notices_clocks_that_differ() -> None:
+    bench = CliBench()
+    real = bench.redis.now_ms
+    bench.redis.now_ms = lambda: real() - 60_000
+    async with bench.daemon("a"):
+        findings = json.loads((await bench.firn("doctor", "--json")).out)
+    (clock,) = [f for f in findings if f["check"] == "clock against Redis"]
+    assert clock["state"] == "bad"
+    assert "NTP" in clock["do"]
+
+
+@pytest.mark.parametrize("command", [("status",), ("doctor",), ("lock", "show", TABLE)])
+async def test_output_for_people_and_for_programs(command: tuple[str, ...]) -> None:
+    bench = CliBench()
+    async with bench.daemon("a"):
+        await bench.commit(create())
+        people, programs = await bench.firn(*command), await bench.firn(*command, "--json")
+    assert people.out
+    json.loads(programs.out)
