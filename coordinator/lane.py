@@ -8,6 +8,8 @@ is busy, and gives it up between batches when another waits for it. How a batch 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import time
 from collections.abc import Sequence
 
 import msgspec
@@ -43,6 +45,7 @@ class Lane:
         )  # fmt: skip
         self._commits = TableCommits(table, shop, lock=self._lock, queue=self._queue)
         self._busy = False
+        self._began_at = 0.0
         self.given_up: list[Pending] = []
         """What a lane left undecided of its last batch when it ended: for want of a server or the lock, or by dying."""
         self._log = structlog.get_logger().bind(table=table)
@@ -87,8 +90,12 @@ class Lane:
                 if not self._queue:
                     await self._wait()
                     continue
+                await self._pace()
                 batch = self._queue.next_batch(now_ms=self._shop.wall_ms())
+                if not batch:
+                    continue
                 self._busy = True
+                self._began_at = time.monotonic()
                 try:
                     await self._settle_somehow(batch)
                 except BaseException:
@@ -99,6 +106,14 @@ class Lane:
                 await self._lock.give_way()
         finally:
             await self._lock.let_go()
+
+    async def _pace(self) -> None:
+        """Let more gather, where the table does not want to be swapped so often (`firn.max-swaps-per-second`)."""
+        swaps_max = self._commits.swaps_per_second_max
+        wait_s = self._began_at + 1 / swaps_max - time.monotonic() if swaps_max else 0.0
+        if wait_s > 0:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._retired.wait(), wait_s)
 
     async def _wait(self) -> None:
         """Until something comes; the lock is given up after a while, and at once when another waits for it."""

@@ -39,6 +39,7 @@ from firn.model.journal import Retried
 from firn.model.operations.transaction import Transaction
 from firn.model.operations.upkeep import ExpireSnapshots
 from firn.model.outcome import Outcome, Rejected
+from firn.model.table_properties import MAX_SWAPS_PER_SECOND
 from firn.storage.leases import Lease
 from firn.storage.pointers import FencedOut, Lost, Unknown, Won
 
@@ -62,6 +63,12 @@ class TableCommits:
         self._followed: int | None = None
         """The fencing token under which the state is what the pointer says; None when it may not be."""
         self._log = structlog.get_logger().bind(table=table)
+
+    @property
+    def swaps_per_second_max(self) -> int:
+        """How often the table wants to be swapped at most, 0 for as often as can be."""
+        metadata = self._state.metadata
+        return 0 if metadata is None else MAX_SWAPS_PER_SECOND.sane(metadata.properties)
 
     def doubt(self) -> None:
         """Something went wrong: look at the pointer again before the state is used."""

@@ -39,6 +39,13 @@ class IntProperty(msgspec.Struct, frozen=True):
             raise InvalidMetadata(f"{value} is outside {self.low} … {self.high}", where=f"properties.{self.name}")
         return value
 
+    def sane(self, properties: Mapping[str, str]) -> int:
+        """The value, or the default where another writer stored what is none: of settings that no commit needs."""
+        try:
+            return self.of(properties)
+        except InvalidMetadata:
+            return self.default
+
 
 class BoolProperty(msgspec.Struct, frozen=True):
     """A switch; as in Java, everything but ``true`` (in any case) is off."""
@@ -126,6 +133,9 @@ GC_ENABLED: Final = BoolProperty("gc.enabled", default=True)
 EXPIRE_SNAPSHOT_AGE_MS: Final = IntProperty("history.expire.max-snapshot-age-ms", 5 * 24 * 3600 * 1000)
 EXPIRE_SNAPSHOTS_MIN: Final = IntProperty("history.expire.min-snapshots-to-keep", 1, 1, _INT_MAX)
 EXPIRE_REF_AGE_MS: Final = IntProperty("history.expire.max-ref-age-ms", _LONG_MAX)
+MAX_SWAPS_PER_SECOND: Final = IntProperty("firn.max-swaps-per-second", 0, 0, 10_000)
+"""Metadata files that a busy table gets a second at most: intents gather meanwhile; 0 for as many as can be."""
+
 EXPIRE_ON_COMMIT: Final = BoolProperty("firn.expire-on-commit", default=True)
 SNAPSHOTS_MAX: Final = IntProperty("firn.snapshots-max", 1_000, 0, _INT_MAX)
 """Snapshots of a branch that a busy table keeps, whatever their age; 0 for as many as there are."""
@@ -140,7 +150,7 @@ CHECKED: Final[tuple[IntProperty | ChoiceProperty, ...]] = (
     COMMIT_RETRY_MAX_WAIT_MS, COMMIT_RETRY_TOTAL_MS, METADATA_COMPRESSION, METADATA_PREVIOUS_VERSIONS_MAX,
     SUMMARY_PARTITION_LIMIT, METRICS_INFERRED_COLUMNS_MAX, FILE_FORMAT, TARGET_FILE_SIZE_BYTES,
     DELETE_TARGET_FILE_SIZE_BYTES, EXPIRE_SNAPSHOT_AGE_MS, EXPIRE_SNAPSHOTS_MIN, EXPIRE_REF_AGE_MS, SPLIT_SIZE_BYTES,
-    SNAPSHOTS_MAX,
+    SNAPSHOTS_MAX, MAX_SWAPS_PER_SECOND,
 )  # fmt: skip
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from firn.coordinator.replay.holds import refs_held, snapshots_held
+from firn.coordinator.replay.holds import snapshots_held
 from firn.coordinator.replay.working import Working
 from firn.model.ancestry import ancestors_of
+from firn.model.errors import InvalidMetadata
 from firn.model.metadata import TableMetadata
 from firn.model.retention import Criteria, apply_expiry, plan_expiry
 from firn.model.table_properties import (
@@ -48,8 +49,8 @@ def _count_max(metadata: TableMetadata) -> int:
     properties = metadata.properties
     if EXPIRE_SNAPSHOT_AGE_MS.name in properties and SNAPSHOTS_MAX.name not in properties:
         return 0
-    count_max = SNAPSHOTS_MAX.of(properties)
-    return count_max and max(count_max, EXPIRE_SNAPSHOTS_MIN.of(properties))
+    count_max = SNAPSHOTS_MAX.sane(properties)
+    return count_max and max(count_max, EXPIRE_SNAPSHOTS_MIN.sane(properties))
 
 
 def limit_history(working: Working) -> None:
@@ -58,15 +59,19 @@ def limit_history(working: Working) -> None:
     if metadata is None or working.change != "updated" or not working.snapshots:
         return
     now_ms, count_max = working.attempt.now_ms, _count_max(metadata)
-    aged_ms = now_ms - EXPIRE_SNAPSHOT_AGE_MS.of(metadata.properties)
+    aged_ms = now_ms - EXPIRE_SNAPSHOT_AGE_MS.sane(metadata.properties)
     made_here = {draft.snapshot.snapshot_id: "made by the same commit" for draft in working.snapshots}
-    expiry = plan_expiry(
-        metadata,
-        Criteria(older_than_ms=now_ms, retain_last=count_max) if count_max else Criteria(older_than_ms=aged_ms),
-        now_ms=now_ms,
-        in_use={**_staged(metadata, since_ms=aged_ms), **made_here, **snapshots_held(metadata, working.waiting)},
-        refs_in_use=dict.fromkeys(metadata.refs, "not for a commit to remove") | refs_held(metadata, working.waiting),
-    )
+    retain_last = count_max or EXPIRE_SNAPSHOTS_MIN.sane(metadata.properties)
+    try:
+        expiry = plan_expiry(
+            metadata,
+            Criteria(older_than_ms=now_ms if count_max else aged_ms, retain_last=retain_last),
+            now_ms=now_ms,
+            in_use={**_staged(metadata, since_ms=aged_ms), **made_here, **snapshots_held(metadata, working.waiting)},
+            refs_in_use=dict.fromkeys(metadata.refs, "not for a commit to remove"),
+        )
+    except InvalidMetadata:
+        return  # another writer stored a setting that is none: whoever expires snapshots will be told
     if not expiry.is_empty:
         working.change_metadata(apply_expiry(metadata, expiry, now_ms=now_ms))
 
