@@ -240,13 +240,13 @@ def _with_writers(source: Sources, over: tuple[Landed, ...], segment: Segment) -
     """The snapshots, those of several intents with the writers, from the segments before the one that decided."""
     wanted = {one.snapshot_id for one in over if one.intents_count > 1}
     writers: dict[int, dict[str, None]] = {}
-    walk = walk_back(source.journal, segment.location, newest_ms=None)
+    walk = walk_back(source.journal, segment.location, newest_ms=None, through_renames=True)
     for _ in range(NEIGHBOURS_MAX):
         neighbour = next(walk, None) if wanted - writers.keys() else None
         if neighbour is None:
             break
         for decided in neighbour.decided:
-            for effect in effects_on(source.table, decided):
+            for effect in effects_on(neighbour.batch.table, decided):
                 if effect.snapshot_id in wanted:
                     named = writers.setdefault(effect.snapshot_id or 0, {})
                     named |= {} if decided.writer is None else {decided.writer: None}

@@ -69,7 +69,8 @@ def find_snapshot(
     Raises what reading a segment raises.
     """
     oldest_ms = 0 if made_ms is None else made_ms - SLACK_MS
-    for segment in walk_back(journal, head, newest_ms=None if made_ms is None else made_ms + SLACK_MS):
+    newest_ms = None if made_ms is None else made_ms + SLACK_MS
+    for segment in walk_back(journal, head, newest_ms=newest_ms, through_renames=True):
         if segment.batch.timestamp_ms < oldest_ms:
             return None
         makers = tuple(d for d in segment.decided if makes(d, snapshot_id, table=segment.batch.table))
@@ -88,8 +89,13 @@ def makes(decided: Decided, snapshot_id: int, *, table: str) -> bool:
     )
 
 
-def walk_back(journal: JournalFiles, head: str | None, *, newest_ms: int | None) -> Iterator[Segment]:
-    """Segments from the newest to the oldest; those after `newest_ms` are passed over, checkpoint by checkpoint."""
+def walk_back(
+    journal: JournalFiles, head: str | None, *, newest_ms: int | None, through_renames: bool = False
+) -> Iterator[Segment]:
+    """Segments from the newest to the oldest; those after `newest_ms` are passed over, checkpoint by checkpoint.
+
+    A journal is a name's. `through_renames` follows the table instead, into the journal of the name that it had.
+    """
     location, checkpoint = head, None
     for _ in range(SEGMENTS_MAX):
         if location is None:
@@ -105,3 +111,5 @@ def walk_back(journal: JournalFiles, head: str | None, *, newest_ms: int | None)
                 continue
         yield segment
         location = segment.batch.previous_segment
+        if through_renames and segment.batch.renamed_from is not None:
+            location = next((o.segment for o in segment.batch.others if o.table == segment.batch.renamed_from), None)

@@ -7,7 +7,8 @@ from typing import Any, Final, Literal
 import msgspec
 
 Hint = Literal["retry", "replan", "narrow-filter", "fix"]
-"""What the writer can do: submit the same again, read the table and plan again, ask for less, or mend the intent."""
+"""What the writer can do: ask for the same again (a rejection is final: under a new intent id), read the table and plan
+again, ask for less, or mend the intent."""
 
 
 class Committed(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import click
 
@@ -20,6 +21,9 @@ from firn.model.identifiers import is_intent_id
 from firn.model.outcome import Outcome, decode_outcome
 from firn.model.sharding import shard_of
 from firn.storage.pointers import Pointer
+
+RENAMES_MAX: Final = 10
+"""Names that a table is followed through."""
 
 
 @click.command(
@@ -95,14 +99,27 @@ def _sources(reach: Reach, intent_id: str, table: str | None) -> list[Sources]:
 
 
 def _source(reach: Reach, pointer: Pointer) -> Sources:
-    is_there = not pointer.dropped and pointer.kind == "table"
+    now = _under_its_name(reach, pointer)
+    is_there = not now.dropped and now.kind == "table" and now.uuid == pointer.uuid
     return Sources(
         table=pointer.table,
         journal=reach.journal,
         head=pointer.journal_head,
-        metadata=reach.reader.metadata(pointer.metadata_location) if is_there else None,
+        metadata=reach.reader.metadata(now.metadata_location) if is_there else None,
         skew_ms=reach.settings.limits.clock_skew_minutes_max * 60_000,
     )
+
+
+def _under_its_name(reach: Reach, pointer: Pointer) -> Pointer:
+    """The pointer of what was renamed, under the name that it has now."""
+    for _ in range(RENAMES_MAX):
+        if pointer.renamed_to is None:
+            break
+        try:
+            pointer = reach.pointer(pointer.renamed_to, dropped=True)
+        except NotFound:
+            break
+    return pointer
 
 
 def _snapshot(reach: Reach, snapshot_id: int, table: str) -> int:

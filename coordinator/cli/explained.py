@@ -17,7 +17,7 @@ LISTED_MAX: Final = 10
 """Files, snapshots and intents shown to people; --json has more."""
 
 HINTS: Final[dict[Hint, str]] = {
-    "retry": "submit the same intent again",
+    "retry": "ask for the same again, under a new intent id: nothing was wrong with it",
     "replan": "read the table again, and plan on what is there now",
     "narrow-filter": "ask for less",
     "fix": "mend the intent: it will be refused however often it is sent",

@@ -193,6 +193,19 @@ async def test_a_snapshot_of_a_transaction_names_the_transaction() -> None:
     assert label(told, "outcome").startswith("committed")
 
 
+async def test_a_renamed_table_is_followed_through_its_names() -> None:
+    bench = CliBench()
+    async with bench.daemon():
+        await bench.commit(create("db.old"))
+        intent = append("a", table="db.old", writer="w")
+        snapshot_id = (await bench.commit(intent)).snapshot_id
+        await bench.commit(Intents().rename_table("db.old", "db.new"))
+        told = await bench.firn("explain", intent.intent_id)
+        said = await bench.firn("explain", "--snapshot", str(snapshot_id), "--table", "db.new")
+    assert label(told, "now") == "is what main points at"
+    assert label(said, "asked for by").startswith(f"{intent.intent_id}  append by w")
+
+
 class Meddling(MemoryFiles):
     """Files during whose writing somebody else commits to the same table."""
 
