@@ -7,6 +7,7 @@ time by these numbers, so they never fall and two states never share one.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from itertools import takewhile
 from typing import Any
 
 import msgspec
@@ -162,11 +163,11 @@ def without_intermediate_snapshots(metadata: TableMetadata, *, base: TableMetada
     When several snapshots are added to ``main`` between `base` and `metadata`, written in one swap, only the last was
     ever current.
     """
-    unseen = {
-        snapshot.snapshot_id
-        for snapshot in metadata.snapshots
-        if base.snapshot_by_id(snapshot.snapshot_id) is None and snapshot.snapshot_id != metadata.current_snapshot_id
-    }
+    added = takewhile(  # new ones come behind the others
+        lambda snapshot_id: base.snapshot_by_id(snapshot_id) is None,
+        (snapshot.snapshot_id for snapshot in reversed(metadata.snapshots)),
+    )
+    unseen = {snapshot_id for snapshot_id in added if snapshot_id != metadata.current_snapshot_id}
     if not unseen:
         return metadata
     log = tuple(entry for entry in metadata.snapshot_log if entry.snapshot_id not in unseen)

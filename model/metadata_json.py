@@ -287,8 +287,10 @@ def metadata_to_json(metadata: TableMetadata) -> dict[str, Any]:
     return metadata_members(metadata, snapshots=snapshots)
 
 
-def metadata_members(metadata: TableMetadata, *, snapshots: list[Any]) -> dict[str, Any]:
-    """As `metadata_to_json`, with the given list for ``snapshots``: most of a file, and mostly encoded before."""
+def metadata_members(
+    metadata: TableMetadata, *, snapshots: list[Any], schemas: list[Any] | None = None
+) -> dict[str, Any]:
+    """As `metadata_to_json`, with the given lists for ``snapshots`` and ``schemas``, which may be encoded before."""
     version = metadata.format_version
     out: dict[str, Any] = {"format-version": version}
     put(out, [("table-uuid", metadata.table_uuid or None)])
@@ -300,7 +302,7 @@ def metadata_members(metadata: TableMetadata, *, snapshots: list[Any]) -> dict[s
     if version == 1:
         out["schema"] = schema_to_json(metadata.current_schema)
     out["current-schema-id"] = metadata.current_schema_id
-    out["schemas"] = [schema_to_json(schema) for schema in metadata.schemas]
+    out["schemas"] = [schema_to_json(schema) for schema in metadata.schemas] if schemas is None else schemas
     if version == 1:
         out["partition-spec"] = spec_fields_to_json(metadata.default_spec)
     out["default-spec-id"] = metadata.default_spec_id
