@@ -9,6 +9,7 @@ docs/decisions/0008-fairness.md.
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -20,6 +21,9 @@ from firn.storage.intent_streams import FIRST_ID, Delivered, Entry, IntentStream
 
 PAGE: Final = 512
 """Entries that one step looks at."""
+
+SUSPECT_S: Final = 30.0
+"""How long one suspect keeps the others waiting: what takes a daemon down does so soon, the rest waits for servers."""
 
 
 class _Addressed(msgspec.Struct):
@@ -54,8 +58,8 @@ class Backlog:
     """One owned shard's backlog, taken up page by page.
 
     `accept` hands an entry, which counts as under way, to its lane, or sets it aside. Entries that were delivered
-    `suspect_after` times and never decided are handed over one by one, each when the one before is settled: the one
-    that takes daemons down then becomes poison alone.
+    `suspect_after` times and never decided are handed over one by one, each when the one before is settled (or has
+    been at it for `SUSPECT_S`): the one that takes daemons down then becomes poison alone.
     """
 
     def __init__(
@@ -79,6 +83,7 @@ class Backlog:
         self._accept = accept
         self._suspect_after = suspect_after
         self._suspect: str | None = None
+        self._suspect_since = 0.0
         self._marks: dict[str, _Mark] = {}
         self._everything: _Sweep | None = None
         self._refill: _Sweep | None = None
@@ -178,7 +183,7 @@ class Backlog:
                 table = self._table_of(entry)
                 if table is None or self._is_due(table, entry, sweep):
                     if entry.deliveries >= self._suspect_after:
-                        self._suspect = entry.entry_id
+                        self._suspect, self._suspect_since = entry.entry_id, time.monotonic()
                     self._lanes.admit(self.shard, entry.entry_id, table=table, size=_size(entry))
                     due.append((table, entry))
             inherited = [entry for _, entry in due if id_order(entry.entry_id) <= id_order(self._inherited_to)]
@@ -222,7 +227,9 @@ class Backlog:
             mark.start, mark.suspect = entry_id, suspect
 
     def _suspect_under_way(self) -> bool:
-        return self._suspect is not None and self._lanes.under_way(self.shard, self._suspect)
+        if self._suspect is None or time.monotonic() - self._suspect_since > SUSPECT_S:
+            return False
+        return self._lanes.under_way(self.shard, self._suspect)
 
     def _table_of(self, entry: Entry) -> str | None:
         """The table whose lane an entry belongs to; None when it is none of this shard, or none at all."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from firn.coordinator import backlog as backlog_module
 from firn.coordinator import daemon as daemon_module
 from firn.coordinator.backlog import PAGE
 from firn.coordinator.pending import Pending
@@ -269,6 +270,29 @@ async def test_only_the_intent_that_takes_daemons_down_becomes_poison(stage: str
         assert b"could not even be refused" in letter.data
         assert lives <= 2 * DELIVERIES_MAX + 2
     assert await bench.live() == sorted([*(f"b{n}" for n in range(5)), *(f"a{n}" for n in range(20))])
+
+
+async def test_a_suspect_that_waits_for_a_lock_keeps_others_waiting_for_a_while_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(backlog_module, "SUSPECT_S", 0.3)
+    bench = Workbench(shards=1)
+    async with bench.daemon():
+        await bench.commit(create())
+        await bench.commit(create("db.other"))
+    stuck, free = append("stuck"), append("free", table="db.other")
+    await bench.send(stuck, free)
+    entries = await bench.streams.take([0], consumer="dead", count=10, block_ms=0)
+    for _ in range(6):
+        entries = await bench.streams.count_delivery(0, entries, consumer="dead")
+    other = Leases(bench.zookeeper.connect(), member="another")
+    lease = await other.acquire(TABLE, timeout_s=1)
+    assert lease is not None
+    async with bench.daemon():
+        assert isinstance(await bench.outcome(free, timeout_s=SOON_S), Committed)
+        assert await bench.streams.outcome(stuck.intent_id) is None
+        await other.release(lease)
+        assert isinstance(await bench.outcome(stuck, timeout_s=SOON_S), Committed)
 
 
 async def test_what_a_lane_that_died_held_is_taken_up_at_once() -> None:
