@@ -1,4 +1,4 @@
-"""A transaction is in the journals of all its tables, or in none."""
+"""A transaction or rename is in the journals of all its tables, or in none."""
 
 from __future__ import annotations
 
@@ -49,22 +49,16 @@ def _journal_of(
 
 
 def _fits(own: Segment, table: str, location: str, part: Segment | None) -> Iterator[Finding]:
-    transaction = own.batch.transaction
+    what = f"{own.decided[0].operation} {own.decided[0].intent_id}" if own.decided else f"batch {own.batch.batch}"
     if part is None:
-        yield _finding(
-            own.location, f"transaction {transaction} has a part in {table!r}, whose journal lacks {location}"
-        )
+        yield _finding(own.location, f"{what} has a part in {table!r}, whose journal lacks {location}")
         return
-    if part.batch.transaction != transaction or part.batch.batch != own.batch.batch:
-        yield _finding(
-            own.location, f"transaction {transaction} has a part in {location}, which is of {part.batch.transaction}"
-        )
+    if part.batch.batch != own.batch.batch:
+        yield _finding(own.location, f"{what} has a part in {location}, which is of batch {part.batch.batch}")
     if own.location not in {other.segment for other in part.batch.others}:
-        yield _finding(
-            own.location, f"transaction {transaction} has a part in {location}, which does not name this one"
-        )
+        yield _finding(own.location, f"{what} has a part in {location}, which does not name this one")
     if [decided.outcome for decided in part.decided] != [decided.outcome for decided in own.decided]:
-        yield _finding(own.location, f"transaction {transaction} has another outcome in {location}")
+        yield _finding(own.location, f"{what} has another outcome in {location}")
 
 
 def _finding(where: str, message: str) -> Finding:

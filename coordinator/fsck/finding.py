@@ -17,7 +17,7 @@ INVARIANTS: Final[Mapping[InvariantName, str]] = {
     "content-agrees": "every file that a snapshot names is what its reference says it is",
     "no-doubles": "no file is live twice, no manifest is listed twice, no row id is given twice",
     "nothing-missing": "every file that the table reaches is there",
-    "all-or-nothing": "a transaction is in the journals of all its tables, or in none",
+    "all-or-nothing": "a transaction or rename is in the journals of all its tables, or in none",
 }
 """What must hold, by name."""
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
+import msgspec
 from hypothesis import assume, note
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from firn.coordinator.fsck.run import check_table
-from firn.model.intent import CreateTable
+from firn.model.intent import CreateTable, Transaction
 from firn.model.metadata import TableMetadata
+from firn.model.operations.transaction import Member
 from firn.model.outcome import Committed, Outcome, Rejected
 from firn.storage.pointers import Pointers
 from tests.unit.coordinator.row_model.author import Author, Choices, View
@@ -39,8 +41,15 @@ BY_REGION: dict[str, Any] = {
 FILE_PLANS = (
     "append", "append", "append", "stage", "delete_files", "delete_where", "overwrite_where", "replace_partitions",
     "copy_on_write", "copy_on_write", "merge_on_read", "merge_on_read", "merge_on_read", "equality", "compaction",
-    "compaction", "rewrite_deletes", "rewrite_manifests",
+    "compaction", "rewrite_deletes", "rewrite_manifests", "transaction", "transaction",
 )  # fmt: skip
+BEFORE_AN_APPEND = (
+    "delete_files", "delete_where", "overwrite_where", "replace_partitions", "copy_on_write", "merge_on_read",
+    "equality", "compaction", "rewrite_deletes",
+)  # fmt: skip
+AFTER_AN_APPEND = ("append", "delete_files", "delete_where", "compaction", "rewrite_deletes")
+"""What a writer may plan without having seen the rows that it adds just before, in the same transaction."""
+
 TABLE_PLANS = (
     "create_ref", "create_ref", "remove_ref", "rename_branch", "rollback", "set_current", "fast_forward",
     "cherry_pick", "publish", "publish", "add_column", "rename_column", "drop_column", "update_spec",
@@ -64,6 +73,8 @@ class RowMachine(RuleBasedStateMachine):
         self.curator = Curator(self.maker, self.bench.files)
         self.waiting: list[Planned] = []
         self.planned: dict[str, Planned] = {}
+        self.members: dict[str, tuple[Planned, ...]] = {}
+        """Of a transaction, what its members mean."""
         self.decided: dict[str, Outcome] = {}
         self.staged = 0
         self.sound = True
@@ -143,6 +154,8 @@ class RowMachine(RuleBasedStateMachine):
                 planned = None
             case "upgrade":
                 planned = self.curator.upgrade(view)
+            case "transaction":
+                planned = self._transaction(view, choices)
             case _ if kind in TABLE_PLANS:
                 planned = getattr(self.curator, kind)(view, self.model, choices)
             case _:
@@ -152,6 +165,26 @@ class RowMachine(RuleBasedStateMachine):
         note(f"planned {planned.kind} on {planned.branch} as {planned.intent.intent_id[-6:]}: {_told(planned)}")
         self.planned[planned.intent.intent_id] = planned
         self.waiting.append(planned)
+
+    def _transaction(self, view: View, choices: Choices) -> Planned | None:
+        """Two statements of one writer that belong together, one of which is an INSERT."""
+        insert_first = choices.coin()
+        kind = choices.one_of(AFTER_AN_APPEND if insert_first else BEFORE_AN_APPEND)
+        if kind == "delete_files" and not view.files:
+            return None
+        other, added = getattr(self.author, kind)(view, choices), self.author.append(view, choices)
+        if other is None:
+            return None
+        intent_id = new_id()
+        members = tuple(
+            msgspec.structs.replace(one, intent=msgspec.structs.replace(one.intent, intent_id=intent_id))
+            for one in ((added, other) if insert_first else (other, added))
+        )
+        self.members[intent_id] = members
+        intent = Transaction(
+            intent_id=intent_id, table=TABLE, members=tuple(cast("Member", one.intent) for one in members)
+        )
+        return Planned(intent=intent, kind="transaction", branch=view.branch, head=view.head, mark=view.mark)
 
     def _view(self, choices: Choices) -> View:
         branches = self.model.branches()
@@ -184,17 +217,36 @@ class RowMachine(RuleBasedStateMachine):
             planned, outcome = self.planned[record.intent_id], told[record.intent_id]
             self.decided[record.intent_id] = outcome
             note(f"{planned.kind} {planned.intent.intent_id[-6:]}: {_answer(outcome)}")
-            if isinstance(outcome, Rejected):
-                self.model.refuse(planned, outcome)
-                continue
-            if made is not None and outcome.snapshot_id != made:  # appends that share a snapshot come one by one
-                self._compare(made)
-            made = self.model.commit(planned, outcome)
-            assume(not self.model.has_twins)
+            for part, answer in self._parts(planned, outcome):
+                if isinstance(answer, Rejected):
+                    self.model.refuse(part, answer)
+                    continue
+                if made is not None and answer.snapshot_id != made:  # appends that share a snapshot come one by one
+                    self._compare(made)
+                made = self.model.commit(part, answer)
+                assume(not self.model.has_twins)
         if made is not None:
             self._compare(made)
         self._check_table()
         self.sound = True
+
+    def _parts(self, planned: Planned, outcome: Outcome) -> list[tuple[Planned, Outcome]]:
+        """What was decided, by statement: all members of a transaction, or the one that was refused."""
+        members = self.members.get(planned.intent.intent_id)
+        if members is None:
+            return [(planned, outcome)]
+        if isinstance(outcome, Rejected):
+            return [(members[outcome.details["member"]], outcome)]
+        told = (
+            msgspec.structs.replace(
+                outcome,
+                snapshot_id=done.get("snapshot-id"),
+                sequence_number=done.get("sequence-number"),
+                details=done.get("details", {}),
+            )
+            for done in outcome.details["members"]
+        )
+        return list(zip(members, told, strict=True))
 
     def _compare(self, snapshot_id: int) -> None:
         if self.metadata.snapshot_by_id(snapshot_id) is not None:

@@ -9,11 +9,13 @@ import pytest
 
 from firn.model.intent import Intent, Overwrite
 from firn.model.operations.refs import CreateBranch, CreateTag
+from firn.model.operations.transaction import Unchanged
 from firn.model.operations.upkeep import UpdateProperties
 from firn.model.outcome import Committed
 from firn.storage.pointers import Pointers
 from firn.storage.sessions import Set
 from tests.unit.coordinator.transactions.ledger import A, B, C, fsck, snapshot_of, transaction, unchanged, with_tables
+from tests.unit.coordinator.view_intents import VIEW, new_view
 from tests.unit.coordinator.workbench import Workbench, append, content_file, create, delete, new_id, path_of, replace
 
 
@@ -375,3 +377,19 @@ async def test_pointers_that_do_not_fit_into_one_packet_refuse_the_transaction(m
         refused = await bench.refuse(transaction(append("y", table=A), append("y", table=B)))
         assert [await bench.live(t) for t in (A, B)] == [["x"], []]
     assert refused.rule == "transaction-too-large"
+
+
+async def test_a_view_can_be_asserted_but_not_changed() -> None:
+    bench = Workbench()
+    async with bench.daemon():
+        await with_tables(bench, A)
+        await bench.commit(new_view())
+        (view,) = await pointers_of(bench, VIEW)
+        same = Unchanged(table=VIEW, table_uuid=view.pointer.uuid, metadata_location=view.pointer.metadata_location)
+        await bench.commit(transaction(append("x", table=A), unchanged=(same,)))
+        member = await bench.refuse(transaction(append("y", table=A), append("y", table=VIEW)))
+        rows = msgspec.structs.replace(same, snapshot_id=None)
+        snapshot = await bench.refuse(transaction(append("z", table=A), unchanged=(rows,)))
+        assert await bench.live(A) == ["x"]
+    assert (member.rule, member.details["member"]) == ("wrong-kind", 1)
+    assert (snapshot.rule, snapshot.details["table"]) == ("invalid-transaction", VIEW)
