@@ -59,6 +59,11 @@ class MergesBeside:
             return None
         return merge
 
+    def has_under_way(self, location: str) -> bool:
+        """Whether a manifest is being merged. One that was and did not come to be taken over is free again."""
+        merge = self._merges.get(location)
+        return merge is not None and not merge.written.done()
+
     def begin(self, parts: Sequence[ManifestFile], metadata: TableMetadata, *, location: str) -> Merge:
         """Merge these manifests into one at `location`, sooner or later."""
         written = self._pool.submit(self._write, tuple(parts), metadata, location)

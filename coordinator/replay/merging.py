@@ -52,7 +52,7 @@ def merge_small(
     free = [
         m
         for m in kept
-        if isinstance(m, ManifestFile) and m.may_have_live_files and merges.find(m.manifest_path) is None
+        if isinstance(m, ManifestFile) and m.may_have_live_files and not merges.has_under_way(m.manifest_path)
     ]
     replaced: dict[str, DraftManifest | None] = {}
     if len(free) >= min_count:

@@ -72,3 +72,22 @@ async def test_a_list_that_outgrows_its_merges_waits_for_them() -> None:
             await bench.commit(append(f"f{number:02d}"))
         assert max(await lists(bench)) <= merging.UNMERGED_FACTOR * 3 + 2
         assert not daemon.lanes.unreadable
+
+
+async def test_parts_of_a_merge_that_came_too_late_are_merged_again() -> None:
+    bench = Workbench()
+    async with bench.daemon() as daemon:
+        await bench.commit(create(properties=PROPERTIES))
+        for number in range(4):
+            await bench.commit(append(f"f{number}"))
+        begun = {part.manifest_path for merge in merges_of(daemon)._order for part in merge.parts}
+        assert begun
+        for number in range(3):  # each takes a manifest away that is a part
+            await bench.commit(delete(f"f{number}"))
+        for number in range(10, 20):
+            await bench.commit(append(f"f{number}"))
+            for merge in merges_of(daemon).under_way:
+                merges_of(daemon).wait(merge)
+        await bench.commit(append("last"))
+        assert await bench.live() == ["f10", *(f"f{n}" for n in range(11, 20)), "f3", "last"]
+        assert (await lists(bench))[-1] <= 6
