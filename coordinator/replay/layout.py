@@ -32,9 +32,10 @@ def update_spec(working: Working, intent: UpdateSpec) -> Applied:
         rules.INVALID_FIELD.refuse(str(error))
     metadata = working.require(table_uuid=intent.table_uuid)
     schema, spec = require_schema(working, metadata, intent.base_schema_id), metadata.spec_by_id(intent.base_spec_id)
-    by = working.landmarks.find(spec_key(metadata.default_spec_id))
     if spec is None:
-        rules.LAYOUT_CONFLICT.refuse(f"the table has no partition spec {intent.base_spec_id} (any more)", by=by)
+        rules.LAYOUT_CONFLICT.refuse(
+            f"the table has no partition spec {intent.base_spec_id} (any more)", by=_partitioner(working)
+        )
     is_unchanged = schema is metadata.current_schema and spec is metadata.default_spec
     if not is_unchanged:
         try:
@@ -43,14 +44,14 @@ def update_spec(working: Working, intent: UpdateSpec) -> Applied:
             rules.INVALID_CHANGE.refuse(str(error))
         touched = _columns_of(changes, schema, spec)
         require_same_columns(working, metadata, schema, touched)
-        require_same_partitioning(spec, metadata.default_spec, schema, touched, by=by)
+        require_same_partitioning(working, spec, metadata.default_spec, schema, touched)
     try:
         evolved = _evolve(metadata, metadata.default_spec, metadata.current_schema, changes)
         changed, spec_id = add_spec(metadata, evolved, now_ms=working.attempt.now_ms)
     except InvalidInput as error:
         if is_unchanged:
             rules.INVALID_CHANGE.refuse(str(error))
-        rules.LAYOUT_CONFLICT.refuse(str(error), by=by)
+        rules.LAYOUT_CONFLICT.refuse(str(error), by=_partitioner(working))
     changed = set_default_spec(changed, spec_id, now_ms=working.attempt.now_ms)
     if changed is not metadata:
         working.change_metadata(changed)
@@ -104,8 +105,14 @@ def require_same_columns(working: Working, metadata: TableMetadata, base: Schema
         )
 
 
+def _partitioner(working: Working) -> Landmark | None:
+    """Who made the default spec what it is, as far as the journal tells."""
+    assert working.metadata is not None
+    return working.landmarks.find(spec_key(working.metadata.default_spec_id))
+
+
 def require_same_partitioning(
-    base: PartitionSpec, current: PartitionSpec, schema: Schema, touched: Collection[int], *, by: Landmark | None
+    working: Working, base: PartitionSpec, current: PartitionSpec, schema: Schema, touched: Collection[int]
 ) -> None:
     """Refuse when somebody else changed how rows are partitioned by the same columns.
 
@@ -120,7 +127,7 @@ def require_same_partitioning(
             f"the partitioning was changed since spec {base.spec_id} (it is {current.spec_id} now), by "
             f"{', '.join(contested)} too",
             columns=contested,
-            by=by,
+            by=_partitioner(working),
         )
 
 

@@ -15,7 +15,10 @@ import msgspec
 from firn.coordinator.replay.decision import Refused
 from firn.coordinator.replay.live_entries import entries_of
 from firn.coordinator.replay.working import Working
-from firn.model.intent import Intent
+from firn.model.content_file import bind_content_file
+from firn.model.datafile import DataFile
+from firn.model.errors import InvalidInput
+from firn.model.intent import Append, Intent, added_files
 from firn.model.landmark import FORMAT, TABLE, Landmark, expired_key, property_key, ref_key
 from firn.model.operations.refs import RenameBranch
 from firn.model.operations.upkeep import UpdateProperties
@@ -40,11 +43,12 @@ def placed(working: Working, intent: Intent, refused: Refused) -> Refused:
         branch=name,
         base_snapshot_id=base,
         head_snapshot_id=head,
-        partitions=refused.partitions or _partitions(working, name, refused.files),
+        partitions=refused.partitions or _partitions(working, intent, name, refused.files),
     )
     if refused.conflicting_operation is not None:
         return refused
-    landmark = next((mark for key in _keys(intent, refused) if (mark := working.landmarks.find(key))), None)
+    look = working.landmarks.known if isinstance(intent, Append) else working.landmarks.find
+    landmark = next((mark for key in _keys(intent, refused) if (mark := look(key))), None)
     return refused if landmark is None or not _explains(landmark, refused) else _blaming(landmark, refused)
 
 
@@ -54,15 +58,34 @@ def _head(working: Working, name: str | None) -> int | None:
     return None if ref is None else ref.snapshot_id
 
 
-def _partitions(working: Working, branch: str | None, files: tuple[str, ...]) -> tuple[str, ...]:
-    """The partitions of those of the files that are live on the branch; the others say nothing of themselves."""
+def _partitions(working: Working, intent: Intent, branch: str | None, files: tuple[str, ...]) -> tuple[str, ...]:
+    """The partitions of those of the files that the intent adds, else of those that are live on the branch.
+
+    Nothing is read for an append: small ones are replayed where nothing may be waited for.
+    """
     ref = None if working.metadata is None or branch is None else working.metadata.ref(branch)
     if ref is None or ref.type != "branch":
         return ()
-    live = working.head(branch or MAIN_BRANCH).live
-    named = {path for path in islice(files, working.limits.rejection_files_max) if path in live}
-    found = entries_of(working, branch or MAIN_BRANCH, named) if named else ()
-    return tuple(dict.fromkeys(path for entry in found if (path := working.partition_path(entry.data_file))))
+    listed = set(islice(files, working.limits.rejection_files_max))
+    own = _own_files(working, intent, listed)
+    if not own and not isinstance(intent, Append):
+        live = working.head(branch or MAIN_BRANCH).live
+        named = {path for path in listed if path in live}
+        own = [entry.data_file for entry in entries_of(working, branch or MAIN_BRANCH, named)] if named else []
+    return tuple(dict.fromkeys(path for file in own if (path := working.partition_path(file))))
+
+
+def _own_files(working: Working, intent: Intent, listed: set[str]) -> list[DataFile]:
+    """Those of the files that the intent itself adds, as far as they can be bound to the table."""
+    assert working.metadata is not None
+    bound: list[DataFile] = []
+    for file in added_files(intent) if listed else ():
+        if file.file_path in listed and len(bound) < len(listed):
+            try:
+                bound.append(bind_content_file(file, working.metadata, where="data-files"))
+            except InvalidInput:
+                continue  # which is what it is refused for
+    return bound
 
 
 def _keys(intent: Intent, refused: Refused) -> Iterator[str]:

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from firn.coordinator import decisions
+from firn.coordinator.landmarks import LOOK_BACKS_MAX
 from firn.model.limits import Limits
 from firn.model.operations.files import Overwrite
 from firn.model.operations.layout import UpdateSchema, UpdateSortOrder, UpdateSpec
@@ -215,3 +216,29 @@ async def test_a_daemon_that_takes_over_still_knows_who_was_first(
     async with bench.daemon("b"):
         refused = await bench.refuse(rename("name", "label"))
     assert winner(refused) == ("update-schema", guilty.intent_id, "guilty")
+
+
+async def test_a_batch_of_refused_intents_does_not_read_the_journal_over_and_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(decisions, "CHECKPOINT_SEGMENTS", 3)
+    asked: list[str] = []
+    look_back = decisions.Decisions._landmark_before
+
+    def counted(self: decisions.Decisions, key: str) -> object:
+        asked.append(key)
+        return look_back(self, key)
+
+    monkeypatch.setattr(decisions.Decisions, "_landmark_before", counted)
+    bench = Gathering()
+    async with bench.daemon() as daemon:
+        await bench.commit(create())
+        for number in range(4):
+            await bench.commit(append(f"f{number}"))
+        lost = [intent(RemoveRef, ref_name=f"nope{number}", expected_snapshot_id=1) for number in range(30)]
+        refused = await bench.gathered(daemon, *lost)
+        appends = [append("f0"), append("x", table_uuid="another")]
+        told = await bench.gathered(daemon, *appends, blocker="again")
+    assert {one.rule for one in refused if isinstance(one, Rejected)} == {"unknown-ref"}
+    assert len(asked) == LOOK_BACKS_MAX
+    assert {one.rule for one in told if isinstance(one, Rejected)} == {"duplicate-file", "table-uuid-mismatch"}
