@@ -10,7 +10,7 @@ from typing import Final
 
 from firn.model.effects import effects_on
 from firn.model.journal import Segment
-from firn.model.landmark import Landmark, keys_of
+from firn.model.landmark import SNAPSHOTS_TELL, Landmark, keys_of
 
 LANDMARKS_MAX: Final = 1_000
 """Landmarks in memory, and in one checkpoint; the oldest go first."""

@@ -18,6 +18,12 @@ FORMAT: Final = "format"
 VERSION: Final = "view-version"
 """The key of whoever made a version of a view the current one."""
 
+SNAPSHOTS_TELL: Final = frozenset({
+    "append", "delete-files", "delete-where", "overwrite", "replace-partitions", "row-delta", "replace",
+    "rewrite-manifests",
+})  # fmt: skip
+"""Operations that are no landmarks: what they did is in the snapshot that they made."""
+
 _REF_OPERATIONS: Final = frozenset({
     "create-branch", "create-tag", "set-ref", "remove-ref", "rename-branch", "fast-forward", "set-retention",
     "rollback", "set-current-snapshot",
