@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -17,6 +18,7 @@ from tests.bench.java_writers import writers_16_java
 from tests.bench.many_tables import memory_1000_tables, tables_64
 from tests.bench.many_writers import writers_16
 from tests.bench.measurement import Measurement, commit, not_measured, notes_of, table_of
+from tests.bench.named_files import delete_100_of_100k_cold, delete_100_of_100k_warm
 from tests.bench.one_writer import one_writer
 from tests.bench.options import Options
 from tests.bench.slow_store import slow_store
@@ -30,6 +32,8 @@ ROWS: dict[str, Callable[[Options], list[Measurement]]] = {
     "backlog-json": backlog_json,
     "snapshots-per-swap": snapshots_per_swap,
     "slow-store": slow_store,
+    "delete-100-of-100k-warm": delete_100_of_100k_warm,
+    "delete-100-of-100k-cold": delete_100_of_100k_cold,
     "tables-64": tables_64,
     "memory-1000-tables": memory_1000_tables,
 }
@@ -44,16 +48,18 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("rows", nargs="*", metavar="ROW", help=f"{', '.join(ROWS)} (default: all)")
     parser.add_argument("--seconds", type=float, default=Options().seconds, help="of each closed loop (%(default)g)")
     parser.add_argument("--intents", type=int, default=Options().intents, help="in the backlog (%(default)s)")
+    parser.add_argument("--files", type=int, default=Options().files, help="in a large table (%(default)s)")
     parser.add_argument("--json", action="store_true", help="only the JSON lines, no table")
     chosen = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is ended
     unknown = [row for row in chosen.rows if row not in ROWS]
     if unknown:
         parser.error(f"there is no row {', '.join(unknown)}; there are {', '.join(ROWS)}")
-    if chosen.seconds <= 0 or chosen.intents < 1:
-        parser.error("--seconds and --intents must be more than nothing")
+    if chosen.seconds <= 0 or chosen.intents < 1 or chosen.files < 10_000:
+        parser.error("--seconds and --intents must be more than nothing, --files 10000 or more")
     progress = Console(stderr=True)
     progress.print(f"measuring {commit()}", highlight=False)
-    options = Options(seconds=chosen.seconds, intents=chosen.intents)
+    options = Options(seconds=chosen.seconds, intents=chosen.intents, files=chosen.files)
     done: list[Measurement] = []
     for row in chosen.rows or ROWS:
         load = " ".join(f"{value:.1f}" for value in os.getloadavg())

@@ -10,7 +10,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from firn.coordinator.embedded.server import free_port
@@ -24,9 +24,11 @@ FIRN_SERVE = ("firn", "serve")
 class Daemon:
     """A running daemon."""
 
-    def __init__(self, process: subprocess.Popen[bytes], *, http: str) -> None:
-        self._process = process
+    def __init__(self, start: Callable[[], subprocess.Popen[bytes]], *, http: str, log: Path) -> None:
+        self._start = start
+        self._process = start()
         self._http = http
+        self._log = log
 
     @contextlib.contextmanager
     def standing_still(self) -> Iterator[None]:
@@ -36,6 +38,12 @@ class Daemon:
             yield
         finally:
             self._process.send_signal(signal.SIGCONT)
+
+    def restart(self) -> None:
+        """End it, and start another in its place."""
+        self.stop()
+        self._process = self._start()
+        self.wait_ready()
 
     def stop(self) -> None:
         """Have it drain and end."""
@@ -74,14 +82,14 @@ class Daemon:
         except (urllib.error.URLError, OSError):
             return None
 
-    def wait_ready(self, log: Path) -> None:
+    def wait_ready(self) -> None:
         """Wait until it can commit."""
         ends_at = time.monotonic() + READY_S
         while self._process.poll() is None and time.monotonic() < ends_at:
             if self.get("/readyz") is not None:
                 return
             time.sleep(0.05)
-        raise AssertionError(f"the daemon did not get ready; the end of its log:\n{log.read_text()[-2000:]}")
+        raise AssertionError(f"the daemon did not get ready; the end of its log:\n{self._log.read_text()[-2000:]}")
 
 
 @contextlib.contextmanager
@@ -95,14 +103,17 @@ def running_daemon(
     environment.update({f"FIRN_{name}": value for name, value in own.items()})
     environment["PYTHONPATH"] = os.pathsep.join([str(PROJECT), *filter(None, [environment.get("PYTHONPATH")])])
     log = folder / "daemon.log"
-    with log.open("wb") as log_file:
-        process = subprocess.Popen(
-            [sys.executable, "-m", *program],
-            env=environment, cwd=folder, stdout=log_file, stderr=log_file, start_new_session=True,
-        )  # fmt: skip
-    daemon = Daemon(process, http=f"http://127.0.0.1:{port}")
+
+    def start() -> subprocess.Popen[bytes]:
+        with log.open("ab") as log_file:
+            return subprocess.Popen(
+                [sys.executable, "-m", *program],
+                env=environment, cwd=folder, stdout=log_file, stderr=log_file, start_new_session=True,
+            )  # fmt: skip
+
+    daemon = Daemon(start, http=f"http://127.0.0.1:{port}", log=log)
     try:
-        daemon.wait_ready(log)
+        daemon.wait_ready()
         yield daemon
     finally:
         daemon.stop()

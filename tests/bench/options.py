@@ -6,7 +6,8 @@ import msgspec
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """`seconds` that closed loops are measured for, and `intents` in a backlog."""
+    """`seconds` that closed loops are measured for, `intents` in a backlog, `files` in a large table."""
 
     seconds: float = 10.0
     intents: int = 5_000
+    files: int = 100_000
