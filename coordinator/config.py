@@ -39,7 +39,9 @@ class RedisSettings(_Section, frozen=True, kw_only=True):
     """Where the intent streams are. `url` may carry user and password; `prefix` begins every key."""
 
     url: str = "redis://127.0.0.1:6379/0"
+    """`redis://`, `rediss://` (TLS) or `unix://`."""
     prefix: str = "firn"
+    """Begins every key; firns that share a server have different ones."""
 
 
 class ZooKeeperSettings(_Section, frozen=True, kw_only=True):
@@ -50,13 +52,21 @@ class ZooKeeperSettings(_Section, frozen=True, kw_only=True):
     """
 
     hosts: str = "127.0.0.1:2181"
+    """`host:port`, several with commas."""
     root: str = "/firn"
+    """The node that everything is below."""
     session_timeout_s: float = 10.0
+    """How long a daemon that dies keeps its locks and shards."""
     auth: str | None = None
+    """`user:password` of the digest ACL."""
     tls: bool = False
+    """Speak TLS."""
     tls_ca: str | None = None
+    """PEM file of who signs the servers' certificates."""
     tls_certificate: str | None = None
+    """PEM file of the daemon's certificate."""
     tls_key: str | None = None
+    """PEM file of its key."""
 
 
 class WarehouseSettings(_Section, frozen=True, kw_only=True):
@@ -66,8 +76,11 @@ class WarehouseSettings(_Section, frozen=True, kw_only=True):
     """
 
     location: str = "./data/warehouse"
+    """Folder or object-store prefix of new tables."""
     allowed: tuple[str, ...] = ()
+    """Further places that tables may be in."""
     options: dict[str, dict[str, str]] = {}
+    """Of object stores, by scheme."""
 
 
 class DaemonSettings(_Section, frozen=True, kw_only=True):
@@ -77,8 +90,11 @@ class DaemonSettings(_Section, frozen=True, kw_only=True):
     """
 
     id: str = ""
+    """Unique among daemons; empty: made of host and process id."""
     shards: int = 16
+    """Number of intent streams; the same for all daemons."""
     lease_idle_s: float = 2.0
+    """How long an idle lane keeps its table's lock."""
     drain_s: float = 20.0
     """How long SIGTERM waits for batches under way."""
 
@@ -91,15 +107,20 @@ class HttpSettings(_Section, frozen=True, kw_only=True):
     """
 
     host: str = "127.0.0.1"
+    """Address to listen on."""
     port: int = 8080
+    """Port; 0 takes a free one, -1 serves nothing."""
     token: str | None = None
+    """What is asked of everybody; needed on other addresses than loopback."""
 
 
 class LogSettings(_Section, frozen=True, kw_only=True):
     """What is logged, to standard error. `format` ``auto`` is JSON unless standard error is a terminal."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
+    """`debug`, `info`, `warning` or `error`."""
     format: Literal["json", "console", "auto"] = "json"
+    """`json`, `console` or `auto`."""
 
 
 class Settings(_Section, frozen=True, kw_only=True):

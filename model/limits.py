@@ -17,12 +17,17 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     intent_files_max: int = 100_000
     """Files that one intent may name, added and removed together."""
     json_depth_max: int = 64
+    """How deep the JSON of an intent may be nested."""
     path_bytes_max: int = 4096
+    """Length of a file's location in UTF-8."""
     summary_entries_max: int = 100
+    """Entries that a writer may add to a snapshot's summary."""
     summary_bytes_max: int = 16 * 1024
+    """Size of these entries together, keys and values."""
     batch_intents_max: int = 2_000
+    """Intents in one batch."""
     batch_bytes_max: int = 32 * 1024 * 1024
-    """A batch is closed at whichever of the two comes first."""
+    """Payload bytes in one batch; it is closed at whichever of the two comes first."""
     maintenance_wait_ms_max: int = 5_000
     """How long an intent of priority maintenance yields to ingest; then places in every batch are kept for it."""
     buffered_bytes_max: int = 256 * 1024 * 1024
@@ -42,12 +47,17 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     rejection_files_max: int = 100
     """File names listed in one rejection; `files-count` says how many there were."""
     metadata_bytes_max: int = 512 * 1024 * 1024
+    """Size of a metadata file, decompressed, that is read."""
     manifest_list_bytes_max: int = 256 * 1024 * 1024
+    """Size of a manifest list that is read."""
     manifest_bytes_max: int = 256 * 1024 * 1024
+    """Size of a manifest that is read."""
     deletion_vector_bytes_max: int = 64 * 1024 * 1024
     """Size of a deletion vector or position delete file that is read to compare or merge it with another."""
     manifest_cache_bytes_max: int = 256 * 1024 * 1024
+    """Manifests kept in memory, all tables of a daemon together."""
     journal_bytes_max: int = 256 * 1024 * 1024
+    """Size of a journal segment, decompressed, that is read."""
     dedupe_intents_max: int = 50_000
     """Decided intent ids kept in memory per table; older ones are looked up in the journal's checkpoints."""
     dedupe_window_hours: int = 24
@@ -61,3 +71,4 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     swap_attempts_max: int = 100
     """Lost or unanswered swaps of one batch before its intents go back to the queue."""
     event_bytes_max: int = 64 * 1024
+    """Size of an event; a longer list of intents is cut, and says so."""
