@@ -143,6 +143,7 @@ def rejected_lines(outcome: Rejected, *, prevents: str | None, winner: Asked | N
     yield from _listed("files", outcome.files, outcome.files_count)
     yield from _listed("columns", outcome.columns, len(outcome.columns))
     yield from _listed("partitions", outcome.partitions, len(outcome.partitions))
+    yield from (Line("", f"{name}: {value}") for name, value in outcome.details.items())
     if outcome.base_snapshot_id is not None or outcome.head_snapshot_id is not None:
         where = f"{outcome.branch or 'main'} was at {outcome.head_snapshot_id or 'no snapshot'}"
         planned = "" if outcome.base_snapshot_id is None else f"planned on {outcome.base_snapshot_id}; "

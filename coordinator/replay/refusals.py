@@ -14,6 +14,7 @@ import msgspec
 
 from firn.coordinator.replay.decision import Refused
 from firn.coordinator.replay.live_entries import entries_of
+from firn.coordinator.replay.window import removed_data
 from firn.coordinator.replay.working import Working
 from firn.model.content_file import bind_content_file
 from firn.model.datafile import DataFile
@@ -43,7 +44,7 @@ def placed(working: Working, intent: Intent, refused: Refused) -> Refused:
         branch=name,
         base_snapshot_id=base,
         head_snapshot_id=head,
-        partitions=refused.partitions or _partitions(working, intent, name, refused.files),
+        partitions=refused.partitions or _partitions(working, intent, name, refused),
     )
     if refused.conflicting_operation is not None:
         return refused
@@ -58,21 +59,32 @@ def _head(working: Working, name: str | None) -> int | None:
     return None if ref is None else ref.snapshot_id
 
 
-def _partitions(working: Working, intent: Intent, branch: str | None, files: tuple[str, ...]) -> tuple[str, ...]:
-    """The partitions of those of the files that the intent adds, else of those that are live on the branch.
+def _partitions(working: Working, intent: Intent, branch: str | None, refused: Refused) -> tuple[str, ...]:
+    """The partitions of those of the files that the intent adds, else of those that are live, or the winner removed.
 
     Nothing is read for an append: small ones are replayed where nothing may be waited for.
     """
     ref = None if working.metadata is None or branch is None else working.metadata.ref(branch)
     if ref is None or ref.type != "branch":
         return ()
-    listed = set(islice(files, working.limits.rejection_files_max))
+    listed = set(islice(refused.files, working.limits.rejection_files_max))
     own = _own_files(working, intent, listed)
-    if not own and not isinstance(intent, Append):
+    if not own and listed and not isinstance(intent, Append):
         live = working.head(branch or MAIN_BRANCH).live
         named = {path for path in listed if path in live}
         own = [entry.data_file for entry in entries_of(working, branch or MAIN_BRANCH, named)] if named else []
+        own = own or _removed_files(working, refused.conflicting_snapshot_id, listed)
     return tuple(dict.fromkeys(path for file in own if (path := working.partition_path(file))))
+
+
+def _removed_files(working: Working, snapshot_id: int | None, listed: set[str]) -> list[DataFile]:
+    """Those of the files that a snapshot removed."""
+    assert working.metadata is not None
+    winner = None if snapshot_id is None else working.metadata.snapshot_by_id(snapshot_id)
+    if winner is None:
+        return []
+    gone = (entry.data_file for _, entry in removed_data(working, [winner]))
+    return [file for file in gone if file.file_path in listed]
 
 
 def _own_files(working: Working, intent: Intent, listed: set[str]) -> list[DataFile]:

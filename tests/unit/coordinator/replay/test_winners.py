@@ -17,7 +17,17 @@ from firn.model.operations.tables import DropTable
 from firn.model.operations.upkeep import ExpireSnapshots, UpdateProperties, UpgradeFormat
 from firn.model.outcome import Rejected
 from tests.unit.coordinator.replay.gathering import Gathering
-from tests.unit.coordinator.workbench import TABLE, Workbench, append, content_file, create, new_id, path_of, replace
+from tests.unit.coordinator.workbench import (
+    TABLE,
+    Workbench,
+    append,
+    content_file,
+    create,
+    delete,
+    new_id,
+    path_of,
+    replace,
+)
 
 
 def intent(kind: type, **members: Any) -> Any:
@@ -188,6 +198,9 @@ async def test_a_conflict_over_files_names_their_partitions() -> None:
         )
         refused = await bench.refuse(statement)
         assert (refused.rule, refused.partitions) == ("new-data", ("kind=blue",))
+        await bench.commit(delete("b", writer="deleter"))
+        gone = await bench.refuse(delete("b"))
+        assert (gone.rule, gone.partitions) == ("missing-file", ("kind=blue",))
         twice = await bench.refuse(_append("a", "red"))
         assert (twice.rule, twice.partitions) == ("duplicate-file", ("kind=red",))
 
