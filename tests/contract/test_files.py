@@ -71,7 +71,7 @@ def test_creating_under_a_taken_name_fails_and_keeps_the_first(place):
 
 
 @pytest.mark.parametrize("same_bytes", [False, True])
-def test_of_racing_creators_exactly_one_wins(place, same_bytes):
+def test_case_10_of_racing_creators_exactly_one_wins(place, same_bytes):
     writers = 8
     for turn in range(10):
         location = f"{place.root}/race/v{turn}.metadata.json"

@@ -57,7 +57,7 @@ async def test_old_snapshots_go_and_the_newest_stay(catalog: str) -> None:
     assert await bench.live() == ["a", "b", "c", "d", "e"]
 
 
-async def test_criteria_are_judged_when_the_turn_comes_not_when_they_were_made() -> None:
+async def test_case_15_criteria_are_judged_when_the_turn_comes_not_when_they_were_made() -> None:
     """Case 15: what has become referenced meanwhile does not go, and the outcome says so."""
     bench = Workbench()
     async with bench.daemon():
@@ -69,7 +69,7 @@ async def test_criteria_are_judged_when_the_turn_comes_not_when_they_were_made()
 
 
 @pytest.mark.parametrize("order", ["branch-first", "expiry-first"])
-async def test_a_branch_that_is_being_made_is_never_dropped(order: str) -> None:
+async def test_case_12_a_branch_that_is_being_made_is_never_dropped(order: str) -> None:
     """Case 12: an expiry and a new branch on what it would expire, in one batch, in either order."""
     bench = Gathering()
     async with bench.daemon() as daemon:
