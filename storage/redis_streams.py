@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-import msgspec
 import redis.exceptions as rx
 import structlog
 from redis.asyncio import Redis, RedisCluster
@@ -17,7 +15,6 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from firn.storage.intent_streams import (
-    BOOK_VERSION,
     DEAD_LETTER_FIELD,
     DEAD_LETTERS_LENGTH_MAX,
     EVENT_FIELD,
@@ -37,13 +34,13 @@ from firn.storage.intent_streams import (
     ShardLag,
     Standing,
     StreamNames,
-    book_of,
-    check_book,
     check_payload,
     entry_of,
     id_after,
     id_order,
 )
+from firn.storage.redis_books import RedisBooks
+from firn.storage.redis_claims import RedisClaims
 from firn.storage.redis_errors import redis_errors
 from firn.storage.redis_settle import SCRIPT, arguments_of, keys_of
 
@@ -94,7 +91,8 @@ class RedisStreams:
         self._names = names or StreamNames()
         self._payload_bytes_max = payload_bytes_max
         self._groups_created = 0
-        self._entries_lost = 0
+        self._claims = RedisClaims(self._redis, self._names)
+        self._books = RedisBooks(self._redis, cluster=cluster)
         self._scripts = not cluster
         self._settle_script: Any = None if cluster else self._redis.register_script(SCRIPT)
 
@@ -108,7 +106,7 @@ class RedisStreams:
 
     @property
     def entries_lost(self) -> int:
-        return self._entries_lost
+        return self._claims.lost
 
     async def submit(self, shard: int, payload: bytes) -> str:
         check_payload(payload, bytes_max=self._payload_bytes_max)
@@ -148,24 +146,12 @@ class RedisStreams:
         return [Delivered(_text(one["message_id"]), one["times_delivered"]) for one in found]
 
     async def read_again(self, shard: int, found: Sequence[Delivered], *, consumer: str) -> list[Entry]:
-        claimed: dict[str, tuple[dict[bytes, bytes], int]] = {}
         async with redis_errors("read_again"):
-            for deliveries, ids in _by_deliveries(found):
-                entries = await self._claim(shard, ids, consumer=consumer, deliveries=deliveries)
-                claimed |= {_text(entry_id): (fields, deliveries) for entry_id, fields in entries if fields is not None}
-            missing = [one.entry_id for one in found if one.entry_id not in claimed]
-            await self._count_lost(shard, missing)
-        return [
-            entry_of(shard, one.entry_id, claimed[one.entry_id][0], deliveries=claimed[one.entry_id][1])
-            for one in found
-            if one.entry_id in claimed
-        ]
+            return await self._claims.take_over(shard, found, consumer=consumer)
 
     async def count_delivery(self, shard: int, entries: Sequence[Entry], *, consumer: str) -> list[Entry]:
         async with redis_errors("count_delivery"):
-            for deliveries, ids in _by_deliveries(entries):
-                await self._claim(shard, ids, consumer=consumer, deliveries=deliveries + 1, justid=True)
-        return [msgspec.structs.replace(entry, deliveries=entry.deliveries + 1) for entry in entries]
+            return await self._claims.count(shard, entries, consumer=consumer)
 
     async def settle(
         self,
@@ -342,33 +328,12 @@ class RedisStreams:
         return await self._get("table", self._names.table(name))
 
     async def book(self, table: str) -> Book:
-        key = self._names.book(table)
         async with redis_errors("book"):
-            count, now_ms = await asyncio.gather(self._redis.hlen(key), self._now_ms())
-            check_book(table, count)
-            found: dict[bytes, bytes] = await self._redis.hgetall(key) if count else {}
-            return book_of(found, now_ms=now_ms)
+            return await self._books.read(self._names.book(table), table=table)
 
     async def note(self, table: str, changes: Mapping[str, bytes | None], *, version: int, lives_ms: int) -> bool:
-        key = self._names.book(table)
-        async with redis_errors("note", write=True), self._redis.pipeline(transaction=not self._cluster) as pipeline:
-            if not self._cluster:
-                await pipeline.watch(key)
-                if int(await pipeline.hget(key, BOOK_VERSION) or 0) != version:
-                    return False
-                pipeline.multi()
-            for name, value in changes.items():
-                if value is None:
-                    pipeline.hdel(key, name)
-                else:
-                    pipeline.hset(key, name, value)
-            pipeline.hset(key, BOOK_VERSION, version + 1)
-            pipeline.pexpire(key, lives_ms)
-            try:
-                await pipeline.execute()
-            except rx.WatchError:
-                return False
-        return True
+        async with redis_errors("note", write=True):
+            return await self._books.change(self._names.book(table), changes, version=version, lives_ms=lives_ms)
 
     async def close(self) -> None:
         with contextlib.suppress(rx.RedisError, OSError):
@@ -379,13 +344,6 @@ class RedisStreams:
     def _block(self, block_ms: int) -> int | None:
         """The wait to ask the server for: well below the time after which it counts as not answering."""
         return min(block_ms, self._block_ms_max) if block_ms > 0 else None  # 0 would wait for ever
-
-    async def _now_ms(self) -> int:
-        """Redis's clock; of a cluster, which has several, ours."""
-        if self._cluster:
-            return time.time_ns() // 1_000_000
-        seconds, microseconds = await self._redis.time()
-        return int(seconds) * 1_000 + int(microseconds) // 1_000
 
     async def _get(self, doing: str, key: str) -> bytes | None:
         async with redis_errors(doing):
@@ -464,36 +422,6 @@ class RedisStreams:
         for told in batch:
             pipeline.xack(self._names.intents(told.shard), GROUP, told.entry_id)
         await pipeline.execute()
-
-    async def _claim(
-        self, shard: int, ids: Sequence[str], *, consumer: str, deliveries: int, justid: bool = False
-    ) -> list[Any]:
-        """Make pending entries this consumer's, and set how often they have been delivered."""
-        claimed: list[Any] = await self._redis.xclaim(
-            self._names.intents(shard), GROUP, consumer, 0, list(ids), retrycount=deliveries, justid=justid
-        )
-        return claimed
-
-    async def _count_lost(self, shard: int, missing: Sequence[str]) -> None:
-        """Of pending entries that could not be claimed, those that are not in the stream any more were deleted."""
-        if not missing:
-            return
-        stream = self._names.intents(shard)
-        pipeline = self._redis.pipeline(transaction=False)
-        for entry_id in missing:
-            pipeline.xrange(stream, min=entry_id, max=entry_id, count=1)
-        lost = [entry_id for entry_id, found in zip(missing, await pipeline.execute(), strict=True) if not found]
-        if lost:
-            self._entries_lost += len(lost)
-            _log.error("streams.pending-entries-deleted", shard=shard, count=len(lost), entries=lost[:10])
-
-
-def _by_deliveries(found: Sequence[Delivered] | Sequence[Entry]) -> list[tuple[int, list[str]]]:
-    """Ids by how often they were delivered: one command sets one number."""
-    grouped: dict[int, list[str]] = {}
-    for one in found:
-        grouped.setdefault(one.deliveries, []).append(one.entry_id)
-    return list(grouped.items())
 
 
 def _is_wrong_type(error: object) -> bool:
