@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -77,6 +78,9 @@ class Publisher:
             if isinstance(decided.outcome, Rejected) and decided.outcome.hint == "fix":
                 settlement = self._set_aside(settlement, pending, decided.outcome, journaled=True)
             settlements.append(settlement)
+        decided_as = ((decided.operation, str(decided.outcome.__struct_config__.tag)) for decided in segment.decided)
+        for (operation, result), count in Counter(decided_as).items():
+            self._metrics.intents.labels(operation, result).inc(count)
         self._put(
             tuple(settlements),
             () if event is None else (msgspec.json.encode(event),),
@@ -105,7 +109,9 @@ class Publisher:
 
     def unjournaled(self, pending: Pending, outcome: Rejected, *, dead_letter: bool, own_id: bool = True) -> None:
         """As `refuse`, for a rejection that is made already."""
-        settlement = self._settlement(pending, outcome, operation=OPERATIONS[type(pending.decoded.intent)])
+        operation = OPERATIONS[type(pending.decoded.intent)]
+        self._metrics.intents.labels(operation, "rejected").inc()
+        settlement = self._settlement(pending, outcome, operation=operation)
         if not own_id:
             settlement = msgspec.structs.replace(settlement, intent_id=None)
         if dead_letter:
@@ -194,9 +200,8 @@ class Publisher:
         event: bytes | None = None
         match outcome:
             case Committed():
-                self._metrics.intents.labels(operation, "committed").inc()
+                return self._told(pending, outcome)
             case Rejected():
-                self._metrics.intents.labels(operation, "rejected").inc()
                 self._metrics.conflicts.labels(outcome.rule, operation, _against(outcome)).inc()
                 event = msgspec.json.encode(
                     rejection_event(

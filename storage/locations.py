@@ -72,11 +72,12 @@ def normalize(location: str, *, where: str = "location") -> str:
 
 def is_within(path: str, root: str) -> bool:
     """Is `path` strictly below `root`? Both are normalised first; what cannot be normalised raises `InvalidInput`."""
-    return normalize(path).startswith(_folder(root))
+    return normalize(path).startswith(folder_of(root))
 
 
 @lru_cache(maxsize=10_000)
-def _folder(root: str) -> str:
+def folder_of(root: str) -> str:
+    """What the normal form of everything strictly below `root` begins with; raises `InvalidInput`."""
     return _with_slash(normalize(root))
 
 

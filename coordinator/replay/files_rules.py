@@ -11,7 +11,7 @@ from firn.model.content_file import bind_content_file
 from firn.model.datafile import DataFile
 from firn.model.errors import InvalidInput, InvalidIntent
 from firn.model.intent import ContentFile
-from firn.storage.locations import is_within, normalize
+from firn.storage.locations import folder_of, normalize
 
 WRITE_DATA_PATH = "write.data.path"
 
@@ -45,8 +45,8 @@ def require_allowed(working: Working, location: str, *, where: str) -> None:
     if data_path := working.metadata.properties.get(WRITE_DATA_PATH):
         roots.append(data_path)
     try:
-        normalize(location)
-        if any(is_within(location, root) for root in roots):
+        normal = normalize(location)
+        if any(normal.startswith(folder_of(root)) for root in roots):
             return
         reason = f"is outside the table's location {working.metadata.location}"
     except InvalidInput as error:
