@@ -168,8 +168,10 @@ class TableModel:
             assert _vids(before) == _vids(after), f"{planned.kind} made no snapshot"
             return None
         else:
-            wap_id = getattr(planned.intent, "wap_id", None)
-            self.versions[snapshot_id] = Version(parent=head, rows=after, picked=planned.picked, wap_id=wap_id)
+            wap_id, picked = getattr(planned.intent, "wap_id", None), planned.picked
+            if picked is None and _vids(before) <= _vids(after):  # whatever the statement was, it is an append now
+                picked = Picked(rows=tuple(row for row in after if row.vid not in _vids(before)))
+            self.versions[snapshot_id] = Version(parent=head, rows=after, picked=picked, wap_id=wap_id)
             if not planned.staged:
                 self.refs[branch] = ("branch", snapshot_id)
         if not planned.staged:
