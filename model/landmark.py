@@ -91,7 +91,7 @@ def keys_of(operation: str, *, ref: str | None, details: Mapping[str, Any]) -> I
         yield from (ref_key(str(name)) for name in _listed(details, "removed-refs"))
     elif operation in {"create-table", "register-table", "rename-table", "drop-table"}:
         yield TABLE
-    elif operation in {"create-view", "rename-view", "drop-view"}:
+    elif operation in {"create-view", "register-view", "rename-view", "drop-view"}:
         yield from (TABLE, VERSION)
     elif operation in {"replace-view", "set-current-view-version"}:
         yield VERSION

@@ -76,6 +76,16 @@ def create(reach: Reach, *, name: str, location: str | None, wait: Wait, **given
 
 @view.command()
 @click.argument("name")
+@click.option("--metadata-location", required=True, help="The view's metadata file.")
+@waiting
+@reaching
+def register(reach: Reach, *, name: str, metadata_location: str, wait: Wait) -> int:
+    """Take over a view that exists in storage, as it is."""
+    return change(reach, Intents().register_view(name, metadata_location), done="registered", wait=wait)
+
+
+@view.command()
+@click.argument("name")
 @_definition
 @reaching
 def replace(reach: Reach, *, name: str, wait: Wait, **given: Any) -> int:

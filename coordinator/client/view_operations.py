@@ -12,6 +12,7 @@ from firn.coordinator.client.view_found import ViewFound
 from firn.model.operations.views import (
     CreateView,
     DropView,
+    RegisterView,
     RenameView,
     ReplaceView,
     SetCurrentViewVersion,
@@ -39,6 +40,10 @@ class ViewOperations(Submitting[Submitted_co]):
                 **members_of(options),
             )
         )
+
+    def register_view(self, name: str, metadata_location: str, **options: Unpack[IntentOptions]) -> Submitted_co:
+        """Take over a view that exists in storage, given by its metadata file."""
+        return self.submit(RegisterView(table=name, metadata_location=metadata_location, **members_of(options)))
 
     def replace_view(
         self,

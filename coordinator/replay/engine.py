@@ -41,6 +41,7 @@ from firn.coordinator.replay.tables import create_table, drop_table, register_ta
 from firn.coordinator.replay.views import (
     create_view,
     drop_view,
+    register_view,
     replace_view,
     set_current_view_version,
     update_view_properties,
@@ -87,7 +88,14 @@ from firn.model.operations.upkeep import (
     UpdateProperties,
     UpgradeFormat,
 )
-from firn.model.operations.views import CreateView, DropView, ReplaceView, SetCurrentViewVersion, UpdateViewProperties
+from firn.model.operations.views import (
+    CreateView,
+    DropView,
+    RegisterView,
+    ReplaceView,
+    SetCurrentViewVersion,
+    UpdateViewProperties,
+)
 from firn.model.planned_on import ref_of
 
 
@@ -176,6 +184,7 @@ OPERATIONS: Final[dict[type, Callable[[Working, Any], Decision]]] = {
     UpdateSpec: update_spec,
     UpdateSortOrder: update_sort_order,
     CreateView: create_view,
+    RegisterView: register_view,
     ReplaceView: replace_view,
     UpdateViewProperties: update_view_properties,
     SetCurrentViewVersion: set_current_view_version,

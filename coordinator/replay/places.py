@@ -12,7 +12,7 @@ from firn.model.intent import CreateOrReplaceTable, CreateTable, Intent, Registe
 from firn.model.metadata import TableMetadata
 from firn.model.operations.tables import RenameTable
 from firn.model.operations.upkeep import SetLocation, UpdateProperties
-from firn.model.operations.views import CreateView, RenameView, ReplaceView, UpdateViewProperties
+from firn.model.operations.views import CreateView, RegisterView, RenameView, ReplaceView, UpdateViewProperties
 from firn.model.view import ViewMetadata
 from firn.storage.locations import is_within, normalize, overlap
 
@@ -34,7 +34,7 @@ def chooses_places(intent: Intent) -> bool:
 
 def may_make(intent: Intent) -> bool:
     """Whether the intent may turn a free name into a table or view."""
-    return isinstance(intent, CreateTable | CreateOrReplaceTable | RegisterTable | CreateView)
+    return isinstance(intent, CreateTable | CreateOrReplaceTable | RegisterTable | CreateView | RegisterView)
 
 
 def require_inside(working: Working, location: str, *, where: str) -> str:

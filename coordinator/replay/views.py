@@ -8,17 +8,18 @@ from typing import Any, Final
 
 from firn.coordinator.replay import rules
 from firn.coordinator.replay.decision import Applied
-from firn.coordinator.replay.places import require_own, require_own_places
+from firn.coordinator.replay.places import require_inside, require_own, require_own_places
 from firn.coordinator.replay.properties import require_expected, require_no_contradiction
 from firn.coordinator.replay.tables import own_location
 from firn.coordinator.replay.working import SUMMARY_INTENT, SUMMARY_WRITER, Working
 from firn.model import view_changes
-from firn.model.errors import FirnError, InvalidInput, NotFound
+from firn.model.errors import FirnError, InvalidInput, NotFound, Unavailable
 from firn.model.landmark import VERSION
 from firn.model.operations.views import (
     ChangeView,
     CreateView,
     DropView,
+    RegisterView,
     ReplaceView,
     SetCurrentViewVersion,
     UpdateViewProperties,
@@ -52,6 +53,31 @@ def create_view(working: Working, intent: CreateView) -> Applied:
         rules.INVALID_VIEW.refuse(str(error))
     working.change = "created"
     return _applied(working.view)
+
+
+def register_view(working: Working, intent: RegisterView) -> Applied:
+    """Take over a view from storage. One of the oldest writers, who gave views no uuid, gets one.
+
+    Prevents: a view whose metadata leads outside the places that tables may be in.
+    """
+    working.require_free()
+    at = require_inside(working, intent.metadata_location, where="metadata-location")
+    try:
+        view = working.reader.view(at)
+    except Unavailable:
+        raise
+    except FirnError as error:
+        rules.INVALID_VIEW.refuse(str(error))
+    if intent.table_uuid is not None and intent.table_uuid != view.view_uuid:
+        rules.TABLE_UUID_MISMATCH.refuse(f"{at} is of view {view.view_uuid or 'without uuid'}, not {intent.table_uuid}")
+    own_location(working, view.location, intent_id=intent.intent_id)
+    if view.view_uuid:
+        working.change, working.registered_at = "registered", at
+    else:
+        view = view_changes.assign_uuid(view, str(uuid.uuid5(VIEW_UUIDS, intent.intent_id)))
+        working.change = "created"
+    working.view = view
+    return _applied(view)
 
 
 def replace_view(working: Working, intent: ReplaceView) -> Applied:

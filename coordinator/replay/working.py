@@ -82,6 +82,9 @@ class TableReader(Protocol):
     def manifests(self, metadata: TableMetadata, snapshot: Snapshot) -> tuple[ManifestFile, ...]:
         """The manifest list of a snapshot."""
 
+    def view(self, location: str) -> ViewMetadata:
+        """One view metadata file."""
+
     def entries(self, metadata: TableMetadata, manifest: ManifestFile) -> Sequence[ManifestEntry]:
         """The entries of a stored manifest, with what they inherit filled in."""
 

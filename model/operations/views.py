@@ -43,6 +43,12 @@ class CreateView(Operation, frozen=True, kw_only=True, tag="create-view"):
     properties: Properties = {}  # noqa: RUF012 - msgspec copies defaults
 
 
+class RegisterView(Operation, frozen=True, kw_only=True, tag="register-view"):
+    """Take over a view that exists in storage, given by its metadata file."""
+
+    metadata_location: Path
+
+
 class ReplaceView(ChangeView, frozen=True, kw_only=True, tag="replace-view"):
     """Give a view another definition; a version of the same content is used again. `properties` are added."""
 
@@ -78,4 +84,6 @@ class DropView(ChangeView, frozen=True, kw_only=True, tag="drop-view"):
     """Forget a view's pointer; its files stay."""
 
 
-ViewOperation = CreateView | ReplaceView | UpdateViewProperties | SetCurrentViewVersion | RenameView | DropView
+ViewOperation = (
+    CreateView | RegisterView | ReplaceView | UpdateViewProperties | SetCurrentViewVersion | RenameView | DropView
+)

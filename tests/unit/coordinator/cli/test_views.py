@@ -49,6 +49,21 @@ async def test_a_view_lives_from_create_to_drop() -> None:
     assert nothing.err == "firn: there is no view 'db.none' (firn view list shows those there are)\n"
 
 
+async def test_a_dropped_view_is_taken_over_again() -> None:
+    bench = CliBench()
+    async with bench.daemon():
+        made = await bench.firn("view", "create", VIEW, *COLUMNS, "--sql", "SELECT 1", "--json")
+        await bench.firn("view", "drop", VIEW)
+        again = await bench.firn(
+            "view", "register", VIEW, "--metadata-location", made.json["metadata-location"], "--json"
+        )
+        told = (await bench.firn("view", "show", VIEW, "--json")).json
+        checked = await bench.firn("fsck", VIEW)
+    assert again.json["details"] == made.json["details"]
+    assert told["metadata-location"] == made.json["metadata-location"]
+    assert checked.code == 0, checked.out
+
+
 async def test_commands_for_tables_and_views_are_told_apart() -> None:
     bench = CliBench()
     async with bench.daemon():

@@ -9,11 +9,15 @@ from typing import Any
 import pytest
 from pyiceberg.view.metadata import ViewMetadata as TheirViewMetadata
 
+from firn.coordinator.dry_runs import DryRuns
+from firn.coordinator.fsck.run import check_table
 from firn.coordinator.table_reader import TableReader
 from firn.model.intent import DropTable, encode_intent
 from firn.model.operations.upkeep import UpdateProperties
 from firn.model.operations.views import (
     DropView,
+    RegisterView,
+    RenameView,
     SetCurrentViewVersion,
     UpdateViewProperties,
 )
@@ -21,7 +25,7 @@ from firn.model.outcome import Committed, Rejected
 from firn.model.sharding import shard_of
 from firn.model.view import ViewMetadata
 from firn.storage.pointers import Pointer, Pointers
-from tests.unit.coordinator.view_intents import VIEW, change, new_view, queries, replaced
+from tests.unit.coordinator.view_intents import COLUMNS, VIEW, change, new_view, queries, replaced
 from tests.unit.coordinator.workbench import WAREHOUSE, Workbench, append, create, new_id
 
 
@@ -280,3 +284,95 @@ async def test_views_keep_out_of_each_others_and_of_tables_places() -> None:
         ))  # fmt: skip
     assert {one.rule for one in refusals} == {"location-taken"}
     assert outside.rule == "location-not-allowed"
+
+
+OLDEST: dict[str, Any] = {
+    "format-version": 1,
+    "location": f"{WAREHOUSE}/theirs/v",
+    "schemas": [{"schema-id": 1, **COLUMNS}],
+    "current-schema-id": 1,
+    "current-version-id": 3,
+    "versions": [{
+        "version-id": 3, "timestamp-ms": 1573518431292, "summary": {"engine-name": "Spark"},
+        "representations": [
+            {"type": "sql", "sql": "SELECT 1", "dialect": "spark", "default-catalog": "prod",
+             "default-namespace": ["default"]},
+            {"type": "plan", "text": "?"},
+        ],
+    }],
+    "unheard-of": {"a": 1},
+}  # fmt: skip
+"""A view as the specification's first edition has it: no uuid, no log, defaults of names in the representations."""
+
+
+def registered(document: dict[str, Any], bench: Workbench, name: str = "a", **changes: Any) -> RegisterView:
+    location = f"{document['location']}/metadata/00007-{name}.metadata.json"
+    bench.files.create(location, json.dumps(document).encode())
+    return RegisterView(**{"intent_id": new_id(), "table": VIEW, "metadata_location": location, **changes})
+
+
+async def test_a_view_of_another_writer_is_taken_over_and_changed() -> None:
+    bench = Workbench()
+    async with bench.daemon():
+        intent = registered({**OLDEST, "view-uuid": "fa6506c3-7681-40c8-86dc-e36561f83385"}, bench)
+        done = await bench.commit(intent)
+        pointer = await pointer_of(bench)
+        assert (pointer.metadata_location, pointer.kind) == (intent.metadata_location, "view")
+        second = await bench.commit(replaced(done, "SELECT 2"))
+        view = await view_of(bench)
+        again = await bench.refuse(registered(OLDEST, bench, "b"))
+        verdict = check_table(await pointer_of(bench), files=bench.files, limits=bench.limits)
+    assert done.details == {"version-id": 3, "timestamp-ms": 1573518431292}
+    assert second.details["version-id"] == 4
+    assert view.extra == {"unheard-of": {"a": 1}}
+    assert view.versions[0].default_namespace == ("default",)
+    assert again.rule == "table-exists"
+    assert verdict.ok, verdict.findings
+
+
+async def test_a_view_without_uuid_gets_one_that_stays() -> None:
+    bench = Workbench()
+    async with bench.daemon():
+        done = await bench.commit(registered(OLDEST, bench))
+        first = await view_of(bench)
+        await bench.commit(replaced(done, "SELECT 2"))
+        assert (await view_of(bench)).view_uuid == first.view_uuid == (await pointer_of(bench)).uuid != ""
+
+
+@pytest.mark.parametrize(
+    ("edit", "members", "rule"),
+    [
+        ({"current-version-id": 9}, {}, "invalid-view"),
+        ({"format-version": 2}, {}, "invalid-view"),
+        ({}, {"table_uuid": "fa6506c3-7681-40c8-86dc-e36561f83385"}, "table-uuid-mismatch"),
+        ({"location": "memory://elsewhere/v"}, {}, "location-not-allowed"),
+        ({}, {"metadata_location": f"{WAREHOUSE}/none/metadata/1.metadata.json"}, "invalid-view"),
+        ({}, {"metadata_location": "memory://elsewhere/1.metadata.json"}, "location-not-allowed"),
+    ],
+)
+async def test_what_cannot_be_taken_over_is_refused(edit: dict[str, Any], members: dict[str, Any], rule: str) -> None:
+    bench = Workbench()
+    async with bench.daemon():
+        refused = await bench.refuse(registered({**OLDEST, **edit}, bench, **members))
+    assert refused.rule == rule
+
+
+async def test_a_dry_run_says_what_would_become_of_a_change() -> None:
+    bench = Workbench()
+    async with bench.daemon():
+        first = await bench.commit(new_view("SELECT 1"))
+        await bench.commit(replaced(first, "SELECT 2"))
+        now = await view_of(bench)
+        base = {"base_version_id": 2, "base_timestamp_ms": now.current_version.timestamp_ms}
+        intents = (replaced(first, "SELECT 3"), replaced(first, "SELECT 3", **base), append("a", table=VIEW))
+        dry = DryRuns(streams=bench.streams, files=bench.files, pointers=Pointers(bench.zookeeper.connect()))
+        told = await dry.of(intents)
+        names = {"new_name": "db.other"}
+        told += await dry.of([change(RenameView, first, **names)])
+        told += await dry.of([change(RenameView, first, **names, **base)])
+        assert await view_of(bench) == now
+    assert [one.status for one in told] == [
+        "would-reject", "would-commit", "would-reject", "would-reject", "would-commit",
+    ]  # fmt: skip
+    rules = [one.outcome.rule for one in told if isinstance(one.outcome, Rejected)]
+    assert rules == ["view-conflict", "wrong-kind", "view-conflict"]
