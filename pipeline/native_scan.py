@@ -11,6 +11,7 @@ from pyspark.sql.types import BinaryType, StructField
 from pyspark.sql.types import StructType as SparkStruct
 
 from firn.model.errors import CorruptFile
+from firn.model.metadata import TableMetadata
 from firn.model.reserved import (
     FILE_ID,
     LAST_UPDATED_SEQUENCE_NUMBER_ID,
@@ -22,11 +23,13 @@ from firn.model.scan_plan import FileScanTask
 from firn.model.schema import Schema
 from firn.model.types import UUID, NestedField
 from firn.pipeline.connection import Connection
-from firn.pipeline.deleted_positions import deleted_positions
+from firn.pipeline.deleted_positions import deleted_positions, positional_deletes
+from firn.pipeline.deleted_values import PARTITION, deleted_values, equality_ids, partition_text
 from firn.pipeline.spark_paths import spellings
 from firn.pipeline.spark_types import FIELD_ID_KEY, spark_field
 from firn.pipeline.sql_literals import sql_literal
 from firn.storage.locations import normalize
+from firn.storage.scan_rows import every_column
 
 FIELD_IDS_CONF: Final = "spark.sql.parquet.fieldId.read.enabled"
 BROADCAST_POSITIONS_MAX: Final = 2_000_000
@@ -36,11 +39,17 @@ _FILE: Final = "__firn_file"
 _ROW: Final = "__firn_row"
 _PATH: Final = "__firn_path"
 _FACTS: Final = "__firn_location string, __firn_spec int, __firn_first bigint, __firn_seq bigint"
+_COMPUTED: Final = frozenset({FILE_ID, POS_ID, SPEC_ID_ID, ROW_ID_ID, LAST_UPDATED_SEQUENCE_NUMBER_ID})
 _PREFIX: Final = "__firn_column_"
 
 
 def native_frame(
-    spark: SparkSession, tasks: Sequence[FileScanTask], *, projection: Schema, connection: Connection
+    spark: SparkSession,
+    tasks: Sequence[FileScanTask],
+    *,
+    metadata: TableMetadata,
+    projection: Schema,
+    connection: Connection,
 ) -> DataFrame:
     """The live rows of these tasks' files in the columns of `projection`.
 
@@ -48,25 +57,29 @@ def native_frame(
     """
     spark.conf.set(FIELD_IDS_CONF, "true")
     stored = [field for field in projection.fields if field.field_id not in {FILE_ID, POS_ID, SPEC_ID_ID}]
+    every = every_column(metadata.current_schema, metadata.schemas)
+    keys = {i for ids in equality_ids(tasks) for i in ids} - projection.fields_by_id.keys()
+    stored += [every.fields_by_id[i] for i in sorted(keys)]
     names = {field.field_id: f"{_PREFIX}{at}" for at, field in enumerate(stored)}
     # Names in Parquet do not matter; ours cannot clash, neither with each other nor with `_metadata`.
     schema = SparkStruct([_physical(field, names[field.field_id]) for field in stored])
     paths = [task.file.file_path for task in tasks]
     rows = spark.read.option("__globPaths__", "false").schema(schema).parquet(*paths)
-    deletes = any(task.deletes for task in tasks)
-    if (
-        deletes
-        or len(stored) < len(projection.fields)
-        or ROW_ID_ID in names
-        or LAST_UPDATED_SEQUENCE_NUMBER_ID in names
-    ):
+    if any(task.deletes for task in tasks) or any(field.field_id in _COMPUTED for field in projection.fields):
         rows = rows.select("*", F.col("_metadata.file_path").alias(_PATH), F.col("_metadata.row_index").alias(_ROW))
-        rows = rows.join(F.broadcast(_facts(spark, rows, tasks)), _PATH)
-    if deletes:
+        # A path that is not among the planned ones must not pass for a file without rows.
+        known = F.coalesce(F.col(_FILE), F.raise_error(F.concat(F.lit("not planned: "), F.col(_PATH))).cast("int"))
+        rows = rows.join(F.broadcast(_facts(spark, rows, tasks)), _PATH, "left").withColumn(_FILE, known)
+    if any(positional_deletes(task) for task in tasks):
         gone = deleted_positions(spark, dict(enumerate(tasks)), connection=connection)
-        few = sum(delete.record_count for task in tasks for delete in task.deletes) <= BROADCAST_POSITIONS_MAX
+        count = sum(delete.record_count for task in tasks for delete in positional_deletes(task))
         gone = gone.toDF(_FILE, _ROW)
-        rows = rows.join(F.broadcast(gone) if few else gone, [_FILE, _ROW], "left_anti")
+        rows = rows.join(F.broadcast(gone) if count <= BROADCAST_POSITIONS_MAX else gone, [_FILE, _ROW], "left_anti")
+    for deleted in deleted_values(spark, tasks, metadata=metadata, connection=connection):
+        values = deleted.rows if deleted.count > BROADCAST_POSITIONS_MAX else F.broadcast(deleted.rows)
+        columns = [F.col(f"r.{names[field.field_id]}") for field in deleted.fields]
+        reach = deleted.reach(columns, F.col("r.__firn_seq"))
+        rows = rows.alias("r").join(values.alias("d"), reach, "left_anti")
     return rows.select([_shown(field, names).alias(field.name) for field in projection.fields])
 
 
@@ -95,8 +108,9 @@ def _facts(spark: SparkSession, rows: DataFrame, tasks: Sequence[FileScanTask]) 
         number = numbers[location]
         task = tasks[number]
         file = task.file
-        found.append((spelled, number, file.file_path, file.spec_id, file.first_row_id, task.sequence_number))
-    return spark.createDataFrame(found, f"{_PATH} string, {_FILE} int, {_FACTS}")
+        place = partition_text(file.spec_id, file.partition)
+        found.append((spelled, number, file.file_path, file.spec_id, file.first_row_id, task.sequence_number, place))
+    return spark.createDataFrame(found, f"{_PATH} string, {_FILE} int, {_FACTS}, {PARTITION} string")
 
 
 def _shown(field: NestedField, names: dict[int, str]) -> Column:

@@ -32,7 +32,7 @@ def scan_frame(
     ways = ways_of(tasks, metadata=metadata, projection=projection, files=connection.store())
     frames = []
     if ways.native:
-        frames.append(native_frame(spark, ways.native, projection=projection, connection=connection))
+        frames.append(native_frame(spark, ways.native, metadata=metadata, projection=projection, connection=connection))
     if ways.through_firn:
         frames.append(
             firn_frame(spark, ways.through_firn, metadata=metadata, projection=projection, connection=connection)

@@ -1,7 +1,7 @@
 """Which way each planned file is read: by Spark itself, or by firn's reader in Python tasks.
 
-Spark reads Parquet by field id, and that is fast. It cannot apply equality deletes by age, does not read Avro or ORC by
-id, and would misread a few rare things; those files go through firn, one by one.
+Spark reads Parquet by field id, and that is fast. It does not read Avro or ORC by id, compares floats and UUIDs in
+equality deletes in another way, and would misread a few rare things; those files go through firn, one by one.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from firn.model.table_properties import NAME_MAPPING
 from firn.model.transforms import Identity
 from firn.model.types import (
     DATE,
+    DOUBLE,
+    FLOAT,
     TIMESTAMP,
     TIMESTAMP_NS,
     UNKNOWN,
@@ -32,10 +34,14 @@ from firn.model.types import (
     GeographyType,
     GeometryType,
     Type,
+    is_primitive,
 )
+from firn.pipeline.deleted_values import equality_ids
 from firn.storage.files import FileStore
 from firn.storage.parquet_columns import PARQUET_ERRORS, arrow_field_id
+from firn.storage.scan_rows import every_column
 
+_NOT_COMPARED: Final = frozenset({FLOAT, DOUBLE, UUID, UNKNOWN, VARIANT})
 THREADS_MAX: Final = 16
 FOOTER_GUESS_BYTES: Final = 64 * 1024
 """Bytes read at once from the end of a file; a footer mostly fits."""
@@ -58,8 +64,9 @@ def ways_of(tasks: Iterable[FileScanTask], *, metadata: TableMetadata, projectio
     ways = Ways(native=[], through_firn=[])
     maybe: list[FileScanTask] = []
     whole = _is_native_schema(projection, metadata)
+    comparable = _comparable(metadata)
     for task in tasks:
-        (maybe if whole and _is_native_file(task, projection) else ways.through_firn).append(task)
+        (maybe if whole and _is_native_file(task, projection, comparable) else ways.through_firn).append(task)
     if NAME_MAPPING.of(metadata.properties) is None or not maybe:
         ways.native.extend(maybe)
         return ways
@@ -93,12 +100,27 @@ def _types_before(metadata: TableMetadata) -> dict[int, set[Type]]:
     return found
 
 
-def _is_native_file(task: FileScanTask, projection: Schema) -> bool:
+def _comparable(metadata: TableMetadata) -> frozenset[int]:
+    """The columns by which Spark tells deleted rows as Iceberg does: at the top, and of types that it has."""
+    every = every_column(metadata.current_schema, metadata.schemas)
+    before = _types_before(metadata)
+    return frozenset(
+        field.field_id
+        for field in every.fields
+        if is_primitive(field.type)
+        and field.type not in _NOT_COMPARED
+        and not isinstance(field.type, GeometryType | GeographyType)
+        and not (field.type != DATE and DATE in before.get(field.field_id, ()))
+    )
+
+
+def _is_native_file(task: FileScanTask, projection: Schema, comparable: frozenset[int]) -> bool:
     file = task.file
     name = file.file_path.rsplit("/", 1)[-1]
     if file.file_format != "parquet" or name.startswith(("_", ".")):  # which Spark takes for hidden
         return False
-    if any(delete.content == "equality-deletes" for delete in task.deletes):
+    keys = {i for ids in equality_ids([task]) for i in ids}
+    if not keys <= comparable:
         return False
     # A migrated Hive table's files lack their partition columns. Metrics prove that a column is there.
     there = {*(file.column_sizes or ()), *(file.value_counts or ())}
@@ -106,7 +128,7 @@ def _is_native_file(task: FileScanTask, projection: Schema) -> bool:
         field.source_id in there or file.record_count == 0
         for field in task.spec.fields
         if isinstance(field.parsed_transform, Identity)
-        and field.source_id in projection.fields_by_id
+        and (field.source_id in projection.fields_by_id or field.source_id in keys)
         and not is_reserved_id(field.source_id)
     )
 
