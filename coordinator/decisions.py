@@ -120,7 +120,8 @@ class Decisions:
         self.head = segment.location
         self.sequence = segment.batch.sequence
         if segment.checkpoint is not None:
-            self._take_over(segment.checkpoint)
+            if segment.batch.renamed_from is not None:
+                self._take_over(segment.checkpoint)
             self.last_checkpoint = segment.location
             self._since = []
             self._new_landmarks = {}

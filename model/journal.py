@@ -103,7 +103,6 @@ class Checkpoint(_Record, frozen=True, kw_only=True, tag="checkpoint"):
     writers: dict[str, tuple[int, str, str]]
     """Writer → last sequence, its intent id, its segment."""
     newest_entry_ms: int
-
     landmarks: dict[str, Landmark] = {}
     """Who made which change (`firn.model.landmark`) after the previous checkpoint and before this segment."""
 

@@ -236,3 +236,21 @@ async def test_many_renames_at_once_over_two_daemons_leave_one_table_under_one_n
     left = [o.table for o in outcomes if isinstance(o, Committed)]
     assert done >= 1
     assert all(entered.count(n) - left.count(n) == (n == live[0].table) - (n == names[0]) for n in names)
+
+
+async def test_a_lane_that_knows_the_new_name_already_takes_over_what_came_with_the_table() -> None:
+    bench = Workbench()
+    first = append("a", writer="etl", writer_sequence=7)
+    async with bench.daemon():
+        # The daemon has the new name's journal in memory, from a table that was dropped.
+        await bench.commit(create(NEW))
+        await bench.commit(DropTable(intent_id=new_id(), table=NEW))
+        await bench.commit(create())
+        told = await bench.commit(first)
+        await bench.commit(rename())
+        again = append("y", table=NEW, data_files=moved("y"), writer="etl", writer_sequence=7)
+        assert (await bench.commit(again)).snapshot_id == told.snapshot_id
+        await bench.send(append("x", table=NEW, data_files=moved("x"), intent_id=first.intent_id))
+        await bench.commit(append("b", table=NEW, data_files=moved("b")))
+        assert await bench.live(NEW) == ["a", "b"]
+        await require_whole(bench, TABLE, NEW)
