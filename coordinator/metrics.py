@@ -83,6 +83,12 @@ class Metrics:
             "firn_lock_losses", "Locks that were lost with their session instead of being given up.",
             registry=self.registry,
         )  # fmt: skip
+        self.transaction_tables = Histogram(
+            "firn_transaction_tables",
+            "Tables that a committed transaction or rename moved together.",
+            buckets=(2, 3, 5, 10, 20, 50),
+            registry=self.registry,
+        )
         self.lock_yields = Counter(
             "firn_lock_yields", "Locks given up because another waited for them.", registry=self.registry
         )

@@ -183,6 +183,8 @@ class TableCommits:
                 self._followed = leases[0].token if self.table in versions else None
                 metrics.batches.labels("won").inc()
                 metrics.batch_intents.observe(len(batch))
+                if others:
+                    metrics.transaction_tables.observe(len(prepared.parts))
                 for part in others:
                     shop.publisher.announce(part.segment)
                 shop.publisher.publish(own.segment, batch)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
 from typing import Final
 
@@ -11,10 +12,12 @@ from firn.coordinator.replay import rules
 from firn.coordinator.replay.decision import Applied, Decision, Refusal, Refused
 from firn.coordinator.replay.engine import replay
 from firn.coordinator.replay.places import chooses_places, places_beside
+from firn.coordinator.replay.tables import TABLE_UUIDS
 from firn.coordinator.replay.working import Working
 from firn.model.effects import MEMBERS, Effect, effect_of
 from firn.model.errors import CorruptFile, FirnError, InvalidInput, NotFound
 from firn.model.metadata import TableMetadata
+from firn.model.operations.tables import CreateTable
 from firn.model.operations.transaction import Member, Transaction, Unchanged
 from firn.storage.pointers import Pointer
 
@@ -90,6 +93,9 @@ def replay_transaction(drafts: Drafts, transaction: Transaction, seen: Mapping[s
 
 def _replay_member(drafts: Drafts, transaction: Transaction, member: Member) -> Decision:
     draft = drafts.tables[member.table]
+    if isinstance(member, CreateTable) and member.table_uuid is None:  # the intent's id does not tell two tables apart
+        table_uuid = str(uuid.uuid5(TABLE_UUIDS, f"{transaction.intent_id}/{member.table}"))
+        member = msgspec.structs.replace(member, table_uuid=table_uuid)
     full = msgspec.structs.replace(member, summary={**transaction.summary, **member.summary}, writer=transaction.writer)
     try:
         (decision,) = replay(draft, [full])

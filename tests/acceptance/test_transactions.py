@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyiceberg.table import StaticTable
 
 from firn import Intents
 from firn.coordinator.client import Client, TableView
@@ -109,6 +110,8 @@ def check(stack: Stack, booked: list[Booked], singles: set[str]) -> None:
         expected = {one.files[table] for one in booked if table in one.files} | (singles if table == BUSY else set())
         assert set(live) == expected
         assert set(live.values()) == {1}
+        if table != BUSY:  # one row a file
+            assert StaticTable.from_metadata(stack.pointer(table).metadata_location).scan().count() == len(expected)
         of_transactions = [part.batch.transaction for part in journal(stack, table) if part.batch.transaction]
         assert sorted(of_transactions) == sorted(one.outcome.intent_id for one in booked if table in one.files)
     fsck = stack.firn("fsck", "--all", timeout_s=300)

@@ -164,6 +164,19 @@ async def test_a_table_can_be_made_and_filled_by_one_transaction() -> None:
     assert (refused.rule, refused.details["member"]) == ("table-exists", 1)
 
 
+async def test_tables_that_one_transaction_makes_are_different_tables() -> None:
+    bench = Workbench()
+    async with bench.daemon():
+        await bench.commit(transaction(create(A), create(B), append("x", table=A), append("x", table=B)))
+        first, second = [await bench.metadata(table) for table in (A, B)]
+        wrong = await bench.refuse(transaction(append("y", table=A), table_uuid=second.table_uuid))
+        await bench.commit(transaction(append("z", table=A), append("z", table=B), table_uuid=first.table_uuid))
+        await fsck(bench, A, B)
+    assert first.table_uuid != second.table_uuid
+    assert first.current_snapshot_id != second.current_snapshot_id
+    assert wrong.rule == "table-uuid-mismatch"
+
+
 async def test_two_tables_of_one_transaction_cannot_be_made_in_one_place() -> None:
     bench = Workbench()
     place = f"{bench.warehouse}/shared"
