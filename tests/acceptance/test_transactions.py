@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from pyiceberg.table import StaticTable
 
 from firn import Intents
@@ -69,6 +70,7 @@ def bookkeeper(client: Client, views: dict[str, TableView], seed: float, booked:
         time.sleep(rng.uniform(0, 0.1))
 
 
+@pytest.mark.timeout(400)
 def test_transactions_are_whole_whoever_is_killed_while_their_tables_are_busy(stack: Stack, rng: random.Random) -> None:
     daemons = [stack.daemon(name) for name in ("a", "b")]
     for table in TABLES:

@@ -125,6 +125,7 @@ async def run(*, at: int | None, moment: Moment) -> tuple[int, Outcome, bool]:
         return at, heir, at_death == {True}
 
 
+@pytest.mark.timeout(300)
 async def test_nothing_or_all_at_every_step() -> None:
     steps, outcome, _ = await run(at=None, moment="before")
     assert isinstance(outcome, Committed)

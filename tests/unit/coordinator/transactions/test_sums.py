@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -126,6 +127,7 @@ async def run(rounds: list[Round], *, daemons: int) -> None:
         await books.check()
 
 
+@pytest.mark.timeout(300)
 @given(rounds=ROUNDS, daemons=st.integers(1, 2))
 @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 def test_transfers_between_tables_keep_the_sum(rounds: list[Round], daemons: int) -> None:
