@@ -431,7 +431,9 @@ def _is_wrong_type(error: object) -> bool:
 def _log_refused(results: Sequence[object]) -> None:
     """A writer's reply stream that is no stream costs that writer its reply, and nobody anything else."""
     for error in results:
-        if isinstance(error, Exception):
+        if isinstance(error, bytes):  # as the script says it
+            _log.warning("streams.not-told", error=error.decode(errors="replace"))
+        elif isinstance(error, Exception):
             _log.warning("streams.not-told", error=str(error))
 
 

@@ -163,6 +163,27 @@ async def test_credentials_that_are_wrong_or_allow_too_little_are_a_matter_of_co
         await admin.execute_command("ACL", "DELUSER", "writer")
 
 
+async def test_a_server_that_allows_no_scripts_is_told_the_longer_way(redis_url, admin):
+    rights = ["reset", "on", ">secret", "~*", "+@all", "-@scripting"]
+    await admin.execute_command("ACL", "SETUSER", "no-scripts", *rights)
+    host = redis_url.removeprefix("redis://")
+    streams = RedisStreams(f"redis://no-scripts:secret@{host}")
+    try:
+        await streams.submit(0, b"x")
+        (entry,) = await taken(streams)
+        reply_to = f"{streams.names.replies}etl"
+        told = settled(entry, intent_id="i", outcome=b"done", reply_to=reply_to)
+        await streams.settle([told], events=[b"e"], places={"db.t": b"{}"})
+        assert await streams.outcome("i") == b"done"
+        assert [message.data for message in await streams.replies(reply_to, block_ms=0)] == [b"done"]
+        assert [message.data for message in await streams.newest_events(count=1)] == [b"e"]
+        assert await streams.table("db.t") == b"{}"
+        assert (await streams.lag(0)).pending == 0
+    finally:
+        await streams.close()
+        await admin.execute_command("ACL", "DELUSER", "no-scripts")
+
+
 class ClusterServer(RedisServer):
     """A cluster of one node: every slot is there, and commands over two of them are refused all the same."""
 
