@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 import msgspec
 from rich.console import Console
 
-from tests.bench.backlog import backlog_json
+from tests.bench.backlog import backlog_batching_peer, backlog_json
+from tests.bench.cost_growth import cost_growth
 from tests.bench.echo_ceiling import writers_64_echo
 from tests.bench.java_writers import writers_16_java
 from tests.bench.many_tables import memory_1000_tables, tables_64
@@ -21,6 +22,7 @@ from tests.bench.measurement import Measurement, commit, not_measured, notes_of,
 from tests.bench.named_files import delete_100_of_100k_cold, delete_100_of_100k_warm
 from tests.bench.one_writer import one_writer
 from tests.bench.options import Options
+from tests.bench.path_index import path_index_bytes
 from tests.bench.slow_store import slow_store
 from tests.bench.snapshots_per_swap import snapshots_per_swap
 
@@ -30,10 +32,13 @@ ROWS: dict[str, Callable[[Options], list[Measurement]]] = {
     "writers-16-java": writers_16_java,
     "writers-64-echo": writers_64_echo,
     "backlog-json": backlog_json,
+    "backlog-batching-peer": backlog_batching_peer,
     "snapshots-per-swap": snapshots_per_swap,
     "slow-store": slow_store,
     "delete-100-of-100k-warm": delete_100_of_100k_warm,
     "delete-100-of-100k-cold": delete_100_of_100k_cold,
+    "cost-growth": cost_growth,
+    "path-index-bytes": path_index_bytes,
     "tables-64": tables_64,
     "memory-1000-tables": memory_1000_tables,
 }

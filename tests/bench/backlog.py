@@ -1,4 +1,7 @@
-"""Row `backlog-json`: intents queued while the daemon stands still, then drained; against raw reads of the queue."""
+"""Rows of a backlog: intents queued while the daemon stands still, then drained.
+
+`backlog-json` is against raw reads of the queue, `backlog-batching-peer` against a peer that batches.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,8 @@ from firn.storage.intent_streams import (
     SHARDS_DEFAULT,
     StreamNames,
 )
-from tests.bench.deployment import deployment
+from tests.bench import pyiceberg_files
+from tests.bench.deployment import Deployment, deployment, run_program
 from tests.bench.measurement import Measurement, measured, median
 from tests.bench.options import Options
 from tests.bench.wire import AppendTemplate
@@ -32,6 +36,7 @@ RAW_RUNS = 3
 REPLY_STREAMS_OF = REPLY_LENGTH_MAX // 2
 """Intents per reply stream: Redis keeps only so many replies in one."""
 
+PEER_APPENDS = 20
 DRAIN_S_MAX = 300.0
 PEER = "raw XREADGROUP and XACK of the same entries"
 
@@ -41,9 +46,45 @@ class _Status(msgspec.Struct, rename="kebab"):
     status: str
 
 
+class _Drained(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of a backlog: intents a second, beside raw reads of the same entries."""
+
+    rate: float
+    raw: list[float]
+    failures: int
+    note: str
+
+
 def backlog_json(options: Options) -> list[Measurement]:
     """Intents a second from the first moment that the daemon may work to the last outcome."""
-    with deployment() as firn, redis.Redis.from_url(firn.redis_url, socket_timeout=60) as client:
+    with deployment() as firn:
+        ours = _backlog(firn, options)
+    return [
+        measured(
+            "backlog-json", value=ours.rate, unit="intents/s", peer=median(ours.raw), peer_name=PEER, target=0.12,
+            n=options.intents, note=ours.note, failures=ours.failures,
+        )
+    ]  # fmt: skip
+
+
+def backlog_batching_peer(options: Options) -> list[Measurement]:
+    """Files a second: firn's of a backlog of intents with one file each, the peer's with a thousand a commit."""
+    with deployment() as firn:
+        ours = _backlog(firn, options)
+        firn.daemon.stop()
+        plan = pyiceberg_files.Plan(folder=str(firn.folder / "peer"), appends=PEER_APPENDS)
+        theirs = run_program("tests.bench.pyiceberg_files", plan, answer=pyiceberg_files.Result, timeout_s=1200)
+    return [
+        measured(
+            "backlog-batching-peer", value=ours.rate, unit="files/s", peer=PEER_APPENDS * plan.batch / theirs.append_s,
+            peer_name=f"one PyIceberg process that appends {plan.batch} files a commit", target=3, n=options.intents,
+            note=ours.note, failures=ours.failures,
+        )
+    ]  # fmt: skip
+
+
+def _backlog(firn: Deployment, options: Options) -> _Drained:
+    with redis.Redis.from_url(firn.redis_url, socket_timeout=60) as client:
         view = firn.create_table(TABLE)
         run = uuid.uuid4().hex
         replies = [f"firn:replies:{run}-{n}" for n in range(-(-options.intents // REPLY_STREAMS_OF))]
@@ -57,12 +98,7 @@ def backlog_json(options: Options) -> list[Measurement]:
         if not failures:
             firn.check_total(TABLE, files=options.intents)
         note = f"{firn.daemon.intents_per_batch():.0f} intents a batch; {len(payloads[0])} bytes an intent"
-    return [
-        measured(
-            "backlog-json", value=options.intents / seconds, unit="intents/s", peer=median(raw), peer_name=PEER,
-            target=0.12, n=options.intents, note=note, failures=failures,
-        )
-    ]  # fmt: skip
+    return _Drained(rate=options.intents / seconds, raw=raw, failures=failures, note=note)
 
 
 def _queue(client: redis.Redis, stream: str, payloads: Sequence[bytes]) -> None:

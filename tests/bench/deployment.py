@@ -101,10 +101,10 @@ class Deployment:
                 made = [client.create_table(name, SCHEMA, partition_spec=SPEC) for name in some]
                 outcomes = [one.result(CREATE_S) for one in made]
                 assert all(isinstance(outcome, Committed) for outcome in outcomes), outcomes
-            first = client.table(names[0]).location
+            location = client.table(names[0]).location
         namespace, _, short = names[0].rpartition(".")
-        assert first.endswith(f"/{namespace}/{short}"), first
-        warehouse = first.removesuffix(f"/{namespace}/{short}")
+        assert location.endswith(f"/{namespace}/{short}"), location
+        warehouse = location.removesuffix(f"/{namespace}/{short}")
         return [(name, f"{warehouse}/{name.replace('.', '/')}") for name in names]
 
     def drive_all(
