@@ -189,7 +189,7 @@ class Lane:
 
     async def _isolate(self, batch: Sequence[Pending], error: Exception) -> None:
         """A mistake of ours must cost one intent, not the queue: find it, refuse it, commit the others."""
-        self._commits.doubt()
+        self._commits.forget()  # what was half done when it came out is not built on
         if len(batch) > 1:
             for pending in batch:
                 await self._settle_somehow([pending])

@@ -75,11 +75,12 @@ class TableCommits:
         self._followed = None
 
     def forget(self) -> None:
-        """The state cannot be trusted: read all of it anew."""
+        """The states cannot be trusted: read all of them anew."""
         self._followed = None
         self._state = TableState(
             self.table, reader=self._shop.reader, journal=self._shop.journal, limits=self._shop.limits
         )
+        self._others.forget()
 
     def forget_others(self) -> None:
         """What is known of other tables of transactions cannot be trusted."""

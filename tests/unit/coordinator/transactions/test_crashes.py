@@ -9,9 +9,12 @@ from typing import Any, Literal
 import pytest
 
 from firn.coordinator.daemon import Daemon
+from firn.coordinator.replay.working import Working
+from firn.coordinator.table_state import TableState
 from firn.model.errors import Unavailable
 from firn.model.outcome import Committed, Outcome
 from firn.storage.memory_files import MemoryFiles
+from firn.storage.pointers import Pointer
 from tests.unit.coordinator.test_recovery import until
 from tests.unit.coordinator.transactions.ledger import A, B, C, fsck, transaction, unchanged, with_tables
 from tests.unit.coordinator.workbench import Workbench, append, delete
@@ -184,6 +187,26 @@ async def test_a_session_that_ends_in_the_middle_leaves_nothing_half_done() -> N
         assert daemon.metrics.fenced_swaps._value.get() == 2
         await fsck(bench, A, B)
     assert outcome.replays == 2
+
+
+async def test_a_mistake_of_ours_right_after_the_swap_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    advance, mistakes = TableState.advance, iter(range(1))
+
+    def half(self: TableState, pointer: Pointer, version: int | None, working: Working) -> None:
+        if self.table == A and next(mistakes, None) is not None:
+            self.version, self.pointer = version, pointer  # and nothing else: what it says now does not fit together
+            raise AssertionError("a mistake of ours")
+        advance(self, pointer, version, working)
+
+    bench = Workbench()
+    async with bench.daemon("a"):
+        await with_tables(bench, A, B)
+        monkeypatch.setattr(TableState, "advance", half)
+        await bench.commit(transaction(append("x", table=B), append("x", table=A)))
+        await bench.commit(transaction(append("y", table=B), append("y", table=A)))
+        await bench.commit(append("z", table=A))
+        assert [await bench.live(t) for t in (A, B)] == [["x", "y", "z"], ["x", "y"]]
+        await fsck(bench, A, B)
 
 
 async def _expire(bench: Workbench) -> None:
