@@ -30,6 +30,7 @@ from firn.model.intent import OPERATIONS, Intent, RenameTable, Transaction, dige
 from firn.model.intent_codec import DecodedIntent, check_age
 from firn.model.limits import Limits
 from firn.model.manifest import Status
+from firn.model.metadata import TableMetadata
 from firn.model.operations.views import RenameView
 from firn.model.outcome import Outcome, Rejected
 from firn.model.planned_on import base_of, ref_of
@@ -68,7 +69,8 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_d
 
     ``would-commit``: `snapshot` is what it would make, if it makes one, and `details` what its outcome would say.
     ``would-reject``: `outcome` is the rejection. ``decided``: the intent was submitted before, and `outcome` is what
-    became of it. `rebased_over` are the snapshots that came to its branch after `base_snapshot_id`, newest first.
+    became of it. `rebased_over` are the snapshots that came to its branch after `base_snapshot_id`, newest first; None
+    where it names no base, or the base is not in the branch's history.
     `metadata_location` is the table that it was judged on; `waiting` counts the intents of the table's queue that were
     submitted before and are undecided (None: not known), any of which may change the answer.
     """
@@ -85,7 +87,7 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_d
     other_snapshots: tuple[FutureSnapshot, ...] = ()
     """What a transaction would make besides."""
     details: dict[str, Any] = {}
-    rebased_over: tuple[Landed, ...] = ()
+    rebased_over: tuple[Landed, ...] | None = None
     rebased_over_count: int = 0
     outcome: Outcome | None = None
     waiting: int | None = None
@@ -194,20 +196,21 @@ def judged(pending: Pending, decision: Decision, state: TableState, working: Wor
     intent = pending.decoded.intent
     if isinstance(decision, Refused):
         refused = placed(working, intent, decision)
-        passed = _passed(state, refused.base_snapshot_id, head=refused.head_snapshot_id)
+        passed = _passed(working.metadata or state.metadata, refused.base_snapshot_id, until=refused.head_snapshot_id)
         return _forecast(
             pending, state, status="would-reject", outcome=rejected_as(intent, refused, limits=working.limits),
             base_snapshot_id=refused.base_snapshot_id, head_snapshot_id=refused.head_snapshot_id,
-            rebased_over=passed[:LISTED_MAX], rebased_over_count=len(passed),
+            rebased_over=None if passed is None else passed[:LISTED_MAX], rebased_over_count=len(passed or ()),
         )  # fmt: skip
     draft = next((d for d in working.snapshots if d.snapshot.snapshot_id == decision.snapshot_id), None)
     head = _head(state, ref_of(intent))
-    passed = _passed(state, base_of(intent), head=head)
+    parent = head if draft is None else draft.snapshot.parent_snapshot_id
+    passed = _passed(working.metadata or state.metadata, base_of(intent), until=parent)
     return _forecast(
         pending, state, status="would-commit", head_snapshot_id=head,
         snapshot=None if draft is None else future(draft, working),
         details=msgspec.to_builtins(decision.details),
-        rebased_over=passed[:LISTED_MAX], rebased_over_count=len(passed),
+        rebased_over=None if passed is None else passed[:LISTED_MAX], rebased_over_count=len(passed or ()),
     )  # fmt: skip
 
 
@@ -216,12 +219,12 @@ def _head(state: TableState, name: str | None) -> int | None:
     return None if ref is None else ref.snapshot_id
 
 
-def _passed(state: TableState, base: int | None, *, head: int | None) -> tuple[Landed, ...]:
-    """The snapshots after the base up to the head; none where the intent names no base, or it is not reached."""
-    if state.metadata is None or base is None:
-        return ()
-    between = snapshots_between(state.metadata, after_id=base, until_id=head)
-    return tuple(landed(snapshot) for snapshot in between or ())
+def _passed(metadata: TableMetadata | None, base: int | None, *, until: int | None) -> tuple[Landed, ...] | None:
+    """The snapshots after the base; None where the intent names none, or it is not in the history."""
+    if metadata is None or base is None:
+        return None
+    between = snapshots_between(metadata, after_id=base, until_id=until)
+    return None if between is None else tuple(landed(snapshot) for snapshot in between)
 
 
 def future(draft: DraftSnapshot, working: Working) -> FutureSnapshot:

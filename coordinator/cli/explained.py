@@ -263,10 +263,10 @@ def forecast_lines(told: Forecast) -> Iterator[Line]:
 
 def _waiting_text(waiting: int | None) -> str:
     if waiting is None:
-        return "with what is queued before it (the queue could not be looked at)"
+        return "when others are committed before it; the queue could not be looked at"
     if waiting == 0:
-        return "with what comes before it is submitted: nothing is queued for its table now"
-    return f"with what is queued before it: {plural(waiting, 'intent')} of its table now"
+        return "when others are committed before it; nothing is queued for its table now"
+    return f"when others are committed before it; {plural(waiting, 'intent')} of its table are queued now"
 
 
 def _future_lines(snapshot: FutureSnapshot) -> Iterator[Line]:

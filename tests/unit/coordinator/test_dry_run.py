@@ -81,7 +81,7 @@ async def test_what_would_be_committed_is_then_committed_as_it_was_said(catalog:
     real = {k: v for k, v in (metadata.current_snapshot.summary or {}).items() if k != "firn.batch-id"}
     assert told.snapshot.summary == real
     assert (told.base_snapshot_id, told.head_snapshot_id) == (base, late)
-    assert [(one.snapshot_id, one.writer, one.by) for one in told.rebased_over] == [
+    assert [(one.snapshot_id, one.writer, one.by) for one in told.rebased_over or ()] == [
         (late, "came-between", "came-between")
     ]
 
@@ -100,7 +100,7 @@ async def test_what_would_be_rejected_is_then_rejected_for_the_same_reason(catal
     assert isinstance(told.outcome, Rejected)
     assert msgspec.structs.replace(told.outcome, batch=real.batch, latency_ms=real.latency_ms) == real
     assert real.conflicting_writer == "deleter"
-    assert [snapshot.writer for snapshot in told.rebased_over] == ["deleter"]
+    assert [snapshot.writer for snapshot in told.rebased_over or ()] == ["deleter"]
 
 
 async def test_an_intent_that_was_decided_is_told_its_outcome() -> None:
@@ -129,6 +129,24 @@ async def test_intents_of_one_table_are_judged_one_after_the_other() -> None:
     ]  # fmt: skip
     rules = [forecast.outcome.rule for forecast in told if isinstance(forecast.outcome, Rejected)]
     assert rules == ["duplicate-file", "missing-file", "unknown-table"]
+
+
+async def test_of_several_intents_each_is_told_what_came_after_its_own_base() -> None:
+    bench = Workbench()
+    async with bench.daemon():
+        await bench.commit(create())
+        base = (await bench.commit(append("a", "b"))).snapshot_id
+        assert base is not None
+        await bench.commit(append("c", writer="etl"))
+        first, second, lost = await dry(
+            bench,
+            replace(["a"], ["aa"], base=base, writer="one"),
+            replace(["b"], ["bb"], base=base),
+            replace(["a"], ["x"], base=7),
+        )
+    assert [one.writer for one in first.rebased_over or ()] == ["etl"]
+    assert [one.writer for one in second.rebased_over or ()] == ["one", "etl"]
+    assert (lost.status, lost.rebased_over) == ("would-reject", None)
 
 
 async def test_intents_that_wait_are_counted_because_they_may_change_the_answer() -> None:

@@ -43,7 +43,7 @@ async def test_yes_and_no_are_told_with_their_reasons(tmp_path: Path) -> None:
     assert label(said, "rebased") == f"over 1 snapshot that came after its base {base}:"
     assert "by etl" in said.out
     assert "would be rejected by missing-file" in said.out
-    assert label(said, "may change") == ("with what comes before it is submitted: nothing is queued for its table now")
+    assert label(said, "may change") == "when others are committed before it; nothing is queued for its table now"
     assert [line["status"] for line in lines] == ["would-commit", "would-reject"]
     assert lines[1]["outcome"]["rule"] == "missing-file"
     assert yes.code == 0
