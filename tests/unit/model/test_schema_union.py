@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from firn.model.errors import InvalidSchema
 from firn.model.schema import schema_from_json
@@ -35,13 +35,11 @@ def union(mine, other, **options):
 
 
 @given(schemas())
-@settings(max_examples=25)
 def test_a_schema_already_holds_itself(of):
     assert changes_for_union(of, of, format_version=3) == ()
 
 
 @given(schemas(max_fields=3), schemas(max_fields=3))
-@settings(max_examples=25)
 def test_a_union_holds_every_column_of_both(mine, other):
     try:
         both = union(mine, other)

@@ -121,7 +121,6 @@ def in_any_order(rows: list[dict[int, Any]]) -> list[str]:
     return sorted(repr(sorted(flat(row, all_types.SCHEMA.struct).items())) for row in rows)
 
 
-@settings(max_examples=60)
 @given(filtered_tables())
 def test_a_scan_finds_exactly_the_rows_that_match_its_filter(case):
     table, content, filter = case
