@@ -2,7 +2,8 @@
 
 A table that says nothing keeps the newest `firn.snapshots-max` snapshots of each branch. One that sets
 ``history.expire.max-snapshot-age-ms`` keeps them as long as that. Tags, staged snapshots, branches with settings of
-their own, and whatever work that waits or has reserved needs, stay as for any expiry. No file is deleted here.
+their own, what other writers made (unless the table sets a property of firn's), and whatever work that waits or has
+reserved needs, stay as for any expiry. No file is deleted here.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from firn.coordinator.replay.holds import snapshots_held
-from firn.coordinator.replay.working import Working
+from firn.coordinator.replay.working import SUMMARY_BATCH, Working
 from firn.model.ancestry import ancestors_of
 from firn.model.errors import InvalidMetadata
 from firn.model.metadata import TableMetadata
@@ -67,13 +68,29 @@ def limit_history(working: Working) -> None:
             metadata,
             Criteria(older_than_ms=now_ms if count_max else aged_ms, retain_last=retain_last),
             now_ms=now_ms,
-            in_use={**_staged(metadata, since_ms=aged_ms), **made_here, **snapshots_held(metadata, working.waiting)},
+            in_use={
+                **_of_others(metadata),
+                **_staged(metadata, since_ms=aged_ms),
+                **made_here,
+                **snapshots_held(metadata, working.waiting),
+            },
             refs_in_use=dict.fromkeys(metadata.refs, "not for a commit to remove"),
         )
     except InvalidMetadata:
         return  # another writer stored a setting that is none: whoever expires snapshots will be told
     if not expiry.is_empty:
         working.change_metadata(apply_expiry(metadata, expiry, now_ms=now_ms))
+
+
+def _of_others(metadata: TableMetadata) -> dict[int, str]:
+    """Snapshots that other writers made, unless the table asks for the limit: who registers a table keeps its past."""
+    if SNAPSHOTS_MAX.name in metadata.properties or EXPIRE_ON_COMMIT.name in metadata.properties:
+        return {}
+    return {
+        snapshot.snapshot_id: "made by another writer"
+        for snapshot in metadata.snapshots
+        if SUMMARY_BATCH not in (snapshot.summary or {})
+    }
 
 
 def _staged(metadata: TableMetadata, *, since_ms: int) -> dict[int, str]:

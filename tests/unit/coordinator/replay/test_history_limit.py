@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
+from firn.model.intent import DropTable, RegisterTable
 from firn.model.operations.refs import CreateTag
+from firn.storage.metadata_files import encode_metadata
 from tests.unit.coordinator.workbench import TABLE, Workbench, append, create, delete, new_id
 
 COUNT = 70
@@ -63,3 +66,24 @@ async def test_tagged_and_staged_snapshots_stay() -> None:
     assert metadata.refs["keep"].snapshot_id in {snapshot.snapshot_id for snapshot in metadata.snapshots}
     assert any((snapshot.summary or {}).get("wap.id") == "w" for snapshot in metadata.snapshots)
     assert len(metadata.snapshots) < COUNT
+
+
+@pytest.mark.parametrize(("properties", "stay"), [({}, True), ({"firn.snapshots-max": "1"}, False)])
+async def test_what_other_writers_made_stays_unless_the_table_asks(properties: dict[str, str], *, stay: bool) -> None:
+    """Whoever registers a table keeps its past: no limit of firn's that nobody asked for takes it away."""
+    bench = Workbench()
+    async with bench.daemon():
+        await bench.commit(create(properties={"history.expire.max-snapshot-age-ms": "1", **properties}))
+        for number in range(5):
+            await bench.commit(append(f"f{number}"))
+        metadata = await bench.metadata()
+        others = tuple(msgspec.structs.replace(s, summary={"operation": "append"}) for s in metadata.snapshots)
+        location = f"{metadata.location}/metadata/of-others.metadata.json"
+        bench.files.create(location, encode_metadata(msgspec.structs.replace(metadata, snapshots=others)))
+        await bench.commit(DropTable(intent_id=new_id(), table=TABLE))
+        await bench.commit(RegisterTable(intent_id=new_id(), table=TABLE, metadata_location=location))
+        for number in range(COUNT):
+            await bench.commit(append(f"g{number}"))
+        left = {snapshot.snapshot_id for snapshot in (await bench.metadata()).snapshots}
+    assert len(left) < COUNT + 5, "those of firn's own are cut back in any case"
+    assert ({snapshot.snapshot_id for snapshot in others} <= left) is stay
