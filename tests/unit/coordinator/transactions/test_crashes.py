@@ -202,7 +202,9 @@ async def test_a_mistake_of_ours_right_after_the_swap_costs_nothing(monkeypatch:
     async with bench.daemon("a"):
         await with_tables(bench, A, B)
         monkeypatch.setattr(TableState, "advance", half)
-        await bench.commit(transaction(append("x", table=B), append("x", table=A)))
+        unlucky = transaction(append("x", table=B), append("x", table=A))
+        await bench.send(unlucky)
+        assert isinstance(await bench.outcome(unlucky, timeout_s=90), Committed)  # telling of the mistake takes seconds
         await bench.commit(transaction(append("y", table=B), append("y", table=A)))
         await bench.commit(append("z", table=A))
         assert [await bench.live(t) for t in (A, B)] == [["x", "y", "z"], ["x", "y"]]
