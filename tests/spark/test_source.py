@@ -21,7 +21,7 @@ def test_frames_are_written_and_read_by_format(lake: Lake) -> None:
     lake.events(20, 22).write.format("firn").option("table", table).option("overwrite-mode", "dynamic").mode(
         "overwrite"
     ).save()
-    assert lake.ids(table) == [0, 3, 6, 9, 20, 21] if 20 % 3 == 0 else lake.ids(table)
+    assert lake.ids(table) == [1, 4, 7, 20, 21]  # 20 is of no region, 21 is in the EU
     lake.events(30, 33).write.format("firn").option("table", table).mode("overwrite").save()
     assert lake.ids(table) == [30, 31, 32]
 
