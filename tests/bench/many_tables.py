@@ -49,7 +49,7 @@ def memory_1000_tables(options: Options) -> list[Measurement]:
             firn.check_totals([name for name, _ in tables], files=ours.all_committed)
     note = (
         f"{before / MEGABYTE:.0f} MB before there were tables; {ours.rate:.0f} intents a second of the {BUSY_TABLES} "
-        f"wanted, p99 {percentile(ours.latencies_ms, 99) if ours.latencies_ms else 0:.0f} ms"
+        f"wanted, p99 {percentile(ours.latencies_ms, 99) if ours.latencies_ms else 0:.0f} ms. {ours.first_failure}"
     )
     return [
         measured(
