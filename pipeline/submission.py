@@ -8,8 +8,6 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import Final
 
-import msgspec
-
 from firn.coordinator.client.answers import Answer
 from firn.model.errors import FirnError
 from firn.model.intent import ContentFile, Intent
@@ -27,8 +25,6 @@ _log: Final = logging.getLogger(__name__)
 
 def submit(connection: Connection, intent: Intent, written: Iterable[ContentFile]) -> Answer:
     """The outcome of `intent`; the files `written` for it are removed if it is rejected, and only then."""
-    # Values that have been through a pickle equal the defaults without being them, and would be in the digest.
-    intent = msgspec.json.decode(msgspec.json.encode(intent), type=Intent)
     answer = connection.client().submit(intent).result(connection.timeout_s)
     if isinstance(answer, Rejected):
         manifests = (one.manifest_path for one in getattr(intent, "manifests", ()))

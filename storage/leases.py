@@ -55,9 +55,14 @@ class _Hold(msgspec.Struct, eq=False):
     unseen: bool = False
 
 
+def is_shared(name: str) -> bool:
+    """Whether the lock is one over many tables: those begin with a dot."""
+    return name.startswith(".")
+
+
 def lock_order(name: str) -> tuple[bool, str]:
-    """Sort key in which locks are taken: tables by name, then the locks over many tables (they begin with a dot)."""
-    return name.startswith("."), name
+    """Sort key in which locks are taken: tables by name, then the locks over many tables."""
+    return is_shared(name), name
 
 
 class Leases:
@@ -68,6 +73,7 @@ class Leases:
         self._member = member
         self._new_id = new_id
         self._held: dict[str, _Hold] = {}
+        self._turns: dict[str, asyncio.Lock] = {}
         self._unwatched: dict[str, _Hold] = {}  # held, and a watch could not be renewed
         # Nodes of ours that nobody wants any more and that could not be removed yet: (folder, id) → session epoch.
         self._unwanted: dict[tuple[str, str], int] = {}
@@ -105,6 +111,10 @@ class Leases:
         elif hold.unseen:
             self._look_behind(hold)
         return hold.lease
+
+    def turn(self, name: str) -> asyncio.Lock:
+        """Whose turn it is among this session's own users of a shared lock: one of them at a time queues up for it."""
+        return self._turns.setdefault(name, asyncio.Lock())
 
     async def acquire_all(self, tables: Iterable[str], *, timeout_s: float) -> tuple[Lease, ...] | None:
         """The locks of all `tables`, taken one after the other in `lock_order`.

@@ -16,7 +16,7 @@ from firn.model.errors import InvalidInput, InvalidIntent
 from firn.model.expressions.expression_json import expression_to_json
 from firn.model.expressions.filter_text import filter_from_text
 from firn.model.identifiers import check_table_name, is_intent_id, uuid7
-from firn.model.intent import ContentFile, Intent, digest_of
+from firn.model.intent import ContentFile, Intent, digest_of, encode_intent
 from firn.model.operations.files import Filter
 from firn.model.schema import Schema, schema_to_json
 
@@ -40,10 +40,26 @@ def sealed(intent: Intent, *, reply_to: str) -> Intent:
         check_table_name(intent.table)
     except InvalidInput as error:
         raise InvalidIntent(error.message, rule="invalid-table-name", where="table", hint=error.hint) from error
+    intent = as_read(intent)
     digest = digest_of(intent)
     if intent.digest not in (None, digest):
         raise InvalidIntent(f"the content gives {digest}", rule="digest-mismatch", where="digest")
     return msgspec.structs.replace(intent, digest=digest, reply_to=reply_to)
+
+
+def as_read(intent: Intent) -> Intent:
+    """The intent as the daemon will read it, in one spelling.
+
+    A value that equals its default without being it (it came through a pickle, say) is written out, and would be in the
+    digest of one of two that say the same. What cannot be read is left as it is: the daemon says what is wrong with it.
+    """
+    try:
+        read: Intent = msgspec.json.decode(encode_intent(intent), type=Intent)
+    except msgspec.MsgspecError:
+        return intent
+    fields = msgspec.structs.fields(type(read))
+    spelled = {field.name: field.default for field in fields if getattr(read, field.name) == field.default}
+    return msgspec.structs.replace(read, **spelled)
 
 
 def members_of(options: IntentOptions) -> dict[str, Any]:

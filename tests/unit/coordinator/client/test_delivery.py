@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 import time
 
+import msgspec
 import pytest
 
 from firn import AsyncClient, Committed, Rejected, RejectedError, Unknown, UnknownOutcome
+from firn.coordinator.client.intents import new_intent_id, sealed
 from firn.model.errors import InvalidIntent, Misconfigured, NotFound, Unavailable
-from firn.model.intent import digest_of
+from firn.model.intent import Append, ContentFile, digest_of, encode_intent
 from firn.model.outcome import encode_outcome
 from tests.unit.coordinator.workbench import SCHEMA, TABLE, Workbench, append, content_file, path_of
 
@@ -310,3 +313,12 @@ async def test_a_writer_finds_the_table_it_heard_of() -> None:
         bench.redis.flush_all()
         with pytest.raises(NotFound, match="zookeeper="):
             await client.table(TABLE)
+
+
+def test_an_intent_that_came_through_a_pickle_has_the_digest_that_the_daemon_finds() -> None:
+    """Values that equal their defaults without being them: a worker process sends its files that way."""
+    file = ContentFile(file_path="memory://t/f", file_format="parquet", spec_id=0, record_count=1, file_size_in_bytes=1)
+    intent = Append(intent_id=new_intent_id(), table="db.t", data_files=(file,))
+    sent = sealed(pickle.loads(pickle.dumps(intent)), reply_to="firn:replies:x")
+    read = msgspec.json.decode(encode_intent(sent), type=Append)
+    assert sent.digest == digest_of(read) == sealed(intent, reply_to="firn:replies:x").digest
