@@ -111,8 +111,15 @@ def test_markup_in_names_is_text(page: Page) -> None:
     expect(page.locator("h1")).to_have_text(HOSTILE)
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1300])
+@pytest.mark.parametrize(
+    ("scheme", "width"),
+    [
+        ("light", 390),
+        ("dark", 1300),
+        pytest.param("dark", 390, marks=pytest.mark.long),
+        pytest.param("light", 1300, marks=pytest.mark.long),
+    ],
+)
 def test_everybody_can_read_it(
     browser: Browser, daemon: DaemonProcess, scheme: str, width: int, tmp_path: Path
 ) -> None:

