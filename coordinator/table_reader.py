@@ -32,6 +32,7 @@ from firn.storage.manifest_reader import StoredManifests
 from firn.storage.merged_manifests import Source
 from firn.storage.metadata_files import decode_metadata, digest_of_bytes
 from firn.storage.packed_entries import PackedEntries, unpack
+from firn.storage.position_deletes import decode_position_deletes
 from firn.storage.view_files import decode_view
 
 ENCRYPTION_KEY: Final = "encryption.key-id"
@@ -136,9 +137,6 @@ class TableReader:
         """The positions in a position delete file, by data file; raises as `deletion_vector`."""
         self._require_readable(file, file.file_size_in_bytes)
         data = self._files.read(file.file_path, bytes_max=self._limits.deletion_vector_bytes_max)
-        # Here and not above: pyarrow takes longer to import than most commands take to run, and few need it.
-        from firn.storage.position_deletes import decode_position_deletes  # noqa: PLC0415
-
         return decode_position_deletes(data, file_format=file.file_format, location=file.file_path)
 
     def _require_readable(self, file: DataFile, size: int) -> None:
