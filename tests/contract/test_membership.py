@@ -40,7 +40,8 @@ async def test_a_shard_has_one_owner(world):
     assert [sum(pair) for pair in zip(taken[::2], taken[1::2], strict=True)] == [1, 1, 1, 1]
     owners = await one.owners()
     assert {shard: one.owns(shard) for shard in range(4)} == {shard: owners[shard] == "one" for shard in range(4)}
-    assert await one.take_shard(next(shard for shard in range(4) if one.owns(shard)))
+    owner = one if "one" in owners.values() else two  # one of the two may have been the faster four times
+    assert await owner.take_shard(next(shard for shard in range(4) if owner.owns(shard)))
 
 
 async def test_a_released_shard_is_free_and_only_its_owner_releases_it(world):
