@@ -134,8 +134,13 @@ class Intake:
         block_ms = 0 if any(stepped) else HELD_BLOCK_MS if held_back else BLOCK_MS
         for entry in await self._streams.take(ready, consumer=self._consumer, count=TAKE_COUNT, block_ms=block_ms):
             backlog = self._backlogs.get(entry.shard)
-            if backlog is not None:  # else the shard was given up meanwhile: whoever has it now finds the entry
+            if backlog is not None:
                 await backlog.offer(entry)
+                continue
+            # The shard was given up while this was asked for. Whoever has it now may have looked for what is pending
+            # already, and would find the entry minutes later: it is added anew instead.
+            await self._streams.move(entry, to_shard=entry.shard)
+            self._metrics.moved.inc()
 
     def _follow(self, shards: list[int]) -> None:
         """Have a backlog for each owned shard, and for no other."""
