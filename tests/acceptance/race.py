@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import random
 import select
 import subprocess
@@ -139,6 +140,7 @@ class ForeignWriter:
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 [sys.executable, str(path), *arguments],
+                env={**os.environ, "PYTHONPATH": str(path.parents[2])},
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True,
             )  # fmt: skip
         self._listener = threading.Thread(target=self._listen, daemon=True)
