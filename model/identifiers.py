@@ -16,7 +16,10 @@ from firn.model.errors import InvalidInput
 TABLE_NAME_BYTES_MAX: Final = 512
 TABLE_PARTS_MAX: Final = 16
 
-_UUID7: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+INTENT_ID_PATTERN: Final = "[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
+"""An intent id, as a regular expression that every dialect reads alike."""
+
+_UUID7: Final = re.compile(INTENT_ID_PATTERN)
 
 
 def check_table_name(name: str, *, where: str = "table") -> str:

@@ -13,7 +13,8 @@ from firn.model.limits import Limits
 from firn.model.operations.tables import CreateTable
 from firn.model.operations.transaction import MEMBER_OPERATIONS, Member, Transaction
 
-_OF_THE_ENTRY: Final = ("writer", "writer_sequence", "reply_to", "deadline_ms", "digest")
+OF_THE_ENTRY: Final = ("writer", "writer_sequence", "reply_to", "deadline_ms", "digest")
+"""What the stream entry has once, and none of its members."""
 
 
 def with_member_ids(obj: Any) -> Any:
@@ -76,7 +77,7 @@ def _check_member(member: Member, transaction: Transaction, *, where: str) -> No
             rule="invalid-transaction",
             where=f"{where}.intent-id",
         )
-    for name in _OF_THE_ENTRY:
+    for name in OF_THE_ENTRY:
         if getattr(member, name) is not None:
             raise InvalidIntent(
                 "belongs to the transaction, not to its members",
