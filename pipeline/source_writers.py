@@ -25,8 +25,9 @@ from firn.model.intent import Append, ContentFile, Intent, Overwrite, ReplacePar
 from firn.model.outcome import Rejected
 from firn.model.snapshot import MAIN_BRANCH
 from firn.pipeline.connection import Connection
+from firn.pipeline.file_removal import remove_files
 from firn.pipeline.spark_paths import plain_location
-from firn.pipeline.submission import remove_files, submit
+from firn.pipeline.submission import submit
 from firn.pipeline.write_job import write_batches
 from firn.pipeline.write_target import WriteTarget
 from firn.pipeline.writes import head_of

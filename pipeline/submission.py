@@ -14,8 +14,8 @@ from firn.model.intent import ContentFile, Intent
 from firn.model.outcome import Rejected
 from firn.pipeline.connection import Connection
 from firn.pipeline.data_locations import DataLocations
+from firn.pipeline.file_removal import remove_files
 from firn.pipeline.write_target import WriteTarget
-from firn.storage.files import FileStore
 
 LISTED_FILES_MAX: Final = 100_000
 """Files looked at for those of a failed job; what is beyond is left to the removal of orphans."""
@@ -51,12 +51,3 @@ def job_of(connection: Connection, target: WriteTarget) -> Iterator[None]:
             found = []
         remove_files(files, found)
         raise
-
-
-def remove_files(files: FileStore, locations: Iterable[str]) -> None:
-    """Remove files that no snapshot can name, as far as possible: what is left is an orphan and does no harm."""
-    for location in locations:
-        try:
-            files.delete(location)
-        except FirnError as error:
-            _log.warning("cannot remove %s, which nothing names: %s", location, error)
