@@ -18,13 +18,16 @@ from firn.coordinator.intake import Intake
 from firn.coordinator.lanes import Lanes
 from firn.coordinator.metrics import Metrics
 from firn.coordinator.ownership import Ownership
+from firn.coordinator.pages.prometheus import Prometheus
 from firn.coordinator.pages.site import Site
 from firn.coordinator.pages.survey import Survey
+from firn.coordinator.paused_tables import PausedTables
 from firn.coordinator.pending import Pending
 from firn.coordinator.publish import Publisher
 from firn.coordinator.replay.holds import Hold
 from firn.coordinator.replay.working import Working
 from firn.coordinator.reservations import Reservations
+from firn.coordinator.server_health import ServerHealth
 from firn.coordinator.table_catalogs import TableCatalogs
 from firn.coordinator.table_locations import TableLocations
 from firn.coordinator.table_reader import TableReader
@@ -40,6 +43,7 @@ from firn.storage.intent_streams import IntentStreams, SharedSettings
 from firn.storage.journal import JournalFiles
 from firn.storage.leases import Leases
 from firn.storage.membership import Membership
+from firn.storage.pauses import Pauses
 from firn.storage.pointers import Pointers
 from firn.storage.sessions import Session, SessionState
 
@@ -82,6 +86,7 @@ class Daemon:
         self.publisher = Publisher(
             streams, daemon=self.member, metrics=self.metrics, limits=limits, wall_ms=wall_ms, on_settled=self._settled
         )
+        self.paused = PausedTables(Pauses(session), metrics=self.metrics)
         shop = Workshop(
             daemon=self.member,
             files=files,
@@ -92,6 +97,7 @@ class Daemon:
             file_system=file_system,
             leases=self._leases,
             locations=TableLocations(pointers),
+            paused=self.paused,
             publisher=self.publisher,
             metrics=self.metrics,
             limits=limits,
@@ -106,6 +112,8 @@ class Daemon:
         self.lanes = Lanes(shop)
         self.metrics.watch_cache(shop.reader.cache)
         self.metrics.watch_tables(self.lanes.sizes)
+        self.metrics.watch_lanes(lambda: self.lanes.depths)
+        self.metrics.watch_publishing(lambda: self.publisher.depth)
         self.ownership = Ownership(
             self._membership,
             member=self.member,
@@ -113,6 +121,8 @@ class Daemon:
             metrics=self.metrics,
             on_release=self._release_shards,
         )
+        self.metrics.watch_shards(self.ownership.owned)
+        self._server_health = ServerHealth(session, streams, metrics=self.metrics)
         self._reservations = Reservations(streams, limits=limits)
         self._disturbances = Disturbances(self._reservations, streams, daemon=self.member, wall_ms=wall_ms)
         self._waiting = WaitingIntents(
@@ -132,12 +142,13 @@ class Daemon:
         survey = Survey(
             shop, self.lanes, shards=settings.daemon.shards, membership=self._membership, streams=streams
         )  # fmt: skip
+        asked = settings.http.prometheus_url
         self.http = HttpServer(
             host=settings.http.host,
             port=settings.http.port,
             metrics=self.metrics,
             health=self.health,
-            site=Site(survey, streams, daemon=self.member),
+            site=Site(survey, streams, daemon=self.member, prometheus=None if asked is None else Prometheus(asked)),
             token=settings.http.token,
         )
         self._tasks: list[asyncio.Task[None]] = []
@@ -150,13 +161,16 @@ class Daemon:
         url = None if self._settings.http.port < 0 else await self.http.start()
         info = msgspec.json.encode({"version": VERSION, "http": url})
         await self._join(info)
+        await self.paused.look_again()
         self._started = True
         for name, work in (
             ("publisher", self.publisher.run()),
+            ("pauses", self.paused.run()),
             ("ownership", self.ownership.run()),
             ("intake", self.intake.run()),
             ("lane sweep", self.lanes.sweep()),
             ("disturbances", self._disturbances.run()),
+            ("server health", self._server_health.run()),
         ):
             self._tasks.append(asyncio.create_task(work, name=name))
         self._log.info("daemon started", version=VERSION, http=url, warehouse=self._settings.warehouse.location)
@@ -257,10 +271,12 @@ class Daemon:
         self.lanes.settled(entries)
 
     def _watch_session(self, state: SessionState) -> None:
-        self.metrics.zookeeper_connected.set(state == "connected")
+        self.metrics.session_is(state)
         if state == "lost" and self._started:
             self.metrics.session_losses.inc()
         if state == "connected":
+            if self._started:
+                self.metrics.reconnects.inc()
             self._connected.set()
         else:
             self._connected.clear()

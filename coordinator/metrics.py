@@ -5,7 +5,8 @@ Labels are bounded: operations, outcomes, rules and stages are closed sets; of t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import platform
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, Literal, Protocol, get_args
 
 import msgspec
@@ -13,15 +14,22 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from firn.storage.sessions import SessionState
+
 SECONDS_BUCKETS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 COUNT_BUCKETS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000)
 STAGES: Final = ("wait", "lock", "load", "replay", "write", "swap", "publish")
+SERVERS: Final = ("redis", "zookeeper")
+SESSION_STATES: Final[tuple[SessionState, ...]] = get_args(SessionState)
 
 Kind = Literal["manifest", "manifest-list", "metadata", "journal", "other"]
 KINDS: Final[tuple[str, ...]] = get_args(Kind)
 
 TABLES_SHOWN: Final = 20
-"""Tables that have metrics of their own: the largest."""
+"""Tables that have metrics of their own: the largest, and those where the most intents wait."""
+
+QUEUED_SHOWN_MIN: Final = 10
+"""Intents that must wait for a table before it is shown by name: a name is a series in Prometheus for hours."""
 
 
 class Metrics:
@@ -29,6 +37,8 @@ class Metrics:
 
     def __init__(self, *, version: str, daemon: str) -> None:
         self.registry = CollectorRegistry()
+        self._owned_shards = _OwnedShards()
+        self.registry.register(self._owned_shards)  # before the gauges by shard, which it clears
         self.intents = Counter(
             "firn_intents",
             "Intents decided, by operation and outcome.",
@@ -113,21 +123,34 @@ class Metrics:
             "firn_oldest_intent_age_seconds", "Age of the oldest intent that is not settled, by shard; 0 when all are.",
             ("shard",), registry=self.registry,
         )  # fmt: skip
+        self._owned_shards.measured = (self.lag, self.pending, self.oldest_age_seconds)
         self.shards = Gauge("firn_owned_shards", "Shards that this daemon owns.", registry=self.registry)
         self.lanes = Gauge("firn_lanes", "Tables with a lane in this daemon.", registry=self.registry)
         self.buffered_bytes = Gauge(
             "firn_buffered_bytes", "Payload bytes of intents taken and not yet decided.", registry=self.registry
         )
         self.held_back_intents = Gauge(
-            "firn_held_back_intents", "Entries of tables whose lanes are full, which wait in their streams.",
+            "firn_held_back_intents", "Entries of tables that are paused or whose lanes are full: they wait in their streams.",
             registry=self.registry,
         )  # fmt: skip
         self.unreadable_tables = Gauge(
             "firn_unreadable_tables", "Tables whose stored files do not pass their checks.", registry=self.registry
         )
+        self.tables_paused = Gauge(
+            "firn_tables_paused", "Tables that an operator has paused, of all daemons; each tells the same number.",
+            registry=self.registry,
+        )  # fmt: skip
         self.zookeeper_connected = Gauge(
             "firn_zookeeper_connected", "1 while the ZooKeeper session is connected.", registry=self.registry
         )
+        self.session_state = Gauge(
+            "firn_zookeeper_session_state", "1 for the state that the ZooKeeper session is in, 0 for the others.",
+            ("state",), registry=self.registry,
+        )  # fmt: skip
+        self.reconnects = Counter(
+            "firn_zookeeper_reconnects", "Times that the ZooKeeper session was connected again, itself or a new one.",
+            registry=self.registry,
+        )  # fmt: skip
         self.session_losses = Counter(
             "firn_zookeeper_session_losses", "Times that the ZooKeeper session ended by itself, with all its locks.",
             registry=self.registry,
@@ -135,20 +158,49 @@ class Metrics:
         self.written_bytes = Counter(
             "firn_written_bytes", "Bytes of files written, by kind.", ("kind",), registry=self.registry
         )
+        self.written_files = Counter("firn_written_files", "Files written, by kind.", ("kind",), registry=self.registry)
         self.redis_connected = Gauge("firn_redis_connected", "1 while Redis answers.", registry=self.registry)
+        self.redis_memory_bytes = Gauge("firn_redis_memory_bytes", "Memory that Redis uses.", registry=self.registry)
+        self.redis_memory_max_bytes = Gauge(
+            "firn_redis_memory_max_bytes", "Memory that Redis may use; 0: it has no limit.", registry=self.registry
+        )
+        self.redis_persisting = Gauge(
+            "firn_redis_persisting",
+            "1 while Redis's last write to disk came off, by file; append-only is 0 when there is no such file, too.",
+            ("file",), registry=self.registry,
+        )  # fmt: skip
+        self.ping_seconds = Histogram(
+            "firn_server_ping_seconds", "Time of a small question to a server, asked every few seconds.", ("server",),
+            buckets=SECONDS_BUCKETS, registry=self.registry,
+        )  # fmt: skip
+        self.ping_failures = Counter(
+            "firn_server_ping_failures", "Such questions that got no answer.", ("server",), registry=self.registry
+        )
         ProcessCollector(registry=self.registry)
         self.registry.register(_BuildInfo(version=version, daemon=daemon))
         for stage in STAGES:
             self.stage_seconds.labels(stage)
         for kind in KINDS:
             self.written_bytes.labels(kind)
+            self.written_files.labels(kind)
+        for server in SERVERS:
+            self.ping_seconds.labels(server)
+            self.ping_failures.labels(server)
         for result in ("won", "lost", "fenced", "unknown"):
             self.batches.labels(result)
 
     def count_written(self, files: Iterable[tuple[str, bytes]]) -> None:
         """Count the files of a batch by what they are."""
         for location, data in files:
-            self.written_bytes.labels(kind_of(location)).inc(len(data))
+            kind = kind_of(location)
+            self.written_bytes.labels(kind).inc(len(data))
+            self.written_files.labels(kind).inc()
+
+    def session_is(self, state: SessionState) -> None:
+        """The ZooKeeper session has come into this state."""
+        self.zookeeper_connected.set(state == "connected")
+        for known in SESSION_STATES:
+            self.session_state.labels(known).set(known == state)
 
     def watch_cache(self, cache: CacheCounts) -> None:
         """Show how often what was read before did not have to be read again."""
@@ -157,6 +209,18 @@ class Metrics:
     def watch_tables(self, sizes: Callable[[], Iterable[TableSize]]) -> None:
         """Show the largest tables of this daemon, so that labels stay bounded."""
         self.registry.register(_LargestTables(sizes))
+
+    def watch_lanes(self, depths: Callable[[], Mapping[str, int]]) -> None:
+        """Show how many intents wait, and for which tables the most do. `depths` are the lanes', by table."""
+        self.registry.register(_QueuedIntents(depths))
+
+    def watch_shards(self, owned: Callable[[], Sequence[int]]) -> None:
+        """Show which shards are this daemon's, and nothing of those that are not."""
+        self._owned_shards.owned = owned
+
+    def watch_publishing(self, depth: Callable[[], int]) -> None:
+        """Show how many decided batches wait to be told to Redis."""
+        self.registry.register(_PublishQueue(depth))
 
 
 class CacheCounts(Protocol):
@@ -216,11 +280,71 @@ class _LargestTables(Collector):
         return [*families]
 
 
-class _BuildInfo(Collector):
-    def __init__(self, *, version: str, daemon: str) -> None:
-        self._labels = (version, daemon)
+class _QueuedIntents(Collector):
+    def __init__(self, depths: Callable[[], Mapping[str, int]]) -> None:
+        self._depths = depths
 
     def collect(self) -> list[Metric]:
-        family = GaugeMetricFamily("firn_build_info", "Version and id of the daemon.", labels=("version", "daemon"))
+        depths = self._depths()
+        by_table = GaugeMetricFamily(
+            "firn_table_queued_intents",
+            f"Intents that wait in a table's lane, of the tables where the most and at least {QUEUED_SHOWN_MIN} do.",
+            labels=("table",),
+        )
+        for table, depth in sorted(depths.items(), key=lambda item: (-item[1], item[0]))[:TABLES_SHOWN]:
+            if depth >= QUEUED_SHOWN_MIN:
+                by_table.add_metric((table,), depth)
+        return [
+            GaugeMetricFamily(
+                "firn_queued_intents", "Intents that wait in the lanes of all tables.", value=sum(depths.values())
+            ),
+            GaugeMetricFamily(
+                "firn_deepest_lane_intents", "Intents that wait in the lane where the most do.",
+                value=max(depths.values(), default=0),
+            ),
+            by_table,
+        ]  # fmt: skip
+
+
+class _OwnedShards(Collector):
+    """Which shards are owned; of a shard that was given up, the gauges by shard (`measured`) say nothing any more."""
+
+    def __init__(self) -> None:
+        self.owned: Callable[[], Sequence[int]] = tuple
+        self.measured: Sequence[Gauge] = ()
+
+    def collect(self) -> list[Metric]:
+        family = GaugeMetricFamily(
+            "firn_shard_owned", "1 for each shard that this daemon owns; over all daemons its sum is 1.",
+            labels=("shard",),
+        )  # fmt: skip
+        shards = [str(shard) for shard in self.owned()]
+        for shard in shards:
+            family.add_metric((shard,), 1)
+        for gauge in self.measured:
+            known = {sample.labels["shard"] for metric in gauge.collect() for sample in metric.samples}
+            for shard in known.difference(shards):
+                gauge.remove(shard)
+        return [family]
+
+
+class _PublishQueue(Collector):
+    def __init__(self, depth: Callable[[], int]) -> None:
+        self._depth = depth
+
+    def collect(self) -> list[Metric]:
+        text = "Batches that are decided, and whose outcomes wait to be sent to Redis."
+        return [GaugeMetricFamily("firn_publish_queue_batches", text, value=self._depth())]
+
+
+class _BuildInfo(Collector):
+    def __init__(self, *, version: str, daemon: str) -> None:
+        self._labels = (version, daemon, platform.python_version())
+
+    def collect(self) -> list[Metric]:
+        family = GaugeMetricFamily(
+            "firn_build_info", "Version and id of the daemon, and of the Python it runs on.",
+            labels=("version", "daemon", "python"),
+        )  # fmt: skip
         family.add_metric(self._labels, 1)
         return [family]

@@ -14,6 +14,7 @@ import msgspec
 
 from firn.model.errors import InvalidInput, InvalidIntent
 from firn.model.limits import Limits
+from firn.storage.redis_vitals import RedisVitals
 
 GROUP: Final = "firn"
 """The consumer group on every intent stream."""
@@ -357,6 +358,10 @@ class IntentStreams(Protocol):
 
     async def persistence_warnings(self) -> list[str]:
         """What in the server's settings can lose acknowledged intents; empty when nothing, or when it does not say."""
+        ...
+
+    async def vitals(self) -> RedisVitals | None:
+        """The server's memory, and whether it can write to disk; None when it does not say, as a cluster's nodes."""
         ...
 
     async def announce(self, settings: bytes) -> None:

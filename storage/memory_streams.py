@@ -39,6 +39,7 @@ from firn.storage.intent_streams import (
     entry_of,
     id_order,
 )
+from firn.storage.redis_vitals import RedisVitals
 
 _Result = TypeVar("_Result")
 
@@ -359,6 +360,10 @@ class MemoryStreams:
     async def persistence_warnings(self) -> list[str]:
         await self._turn()
         return []
+
+    async def vitals(self) -> RedisVitals | None:
+        await self._turn()
+        return None
 
     async def announce(self, settings: bytes) -> None:
         await self._write(lambda: self._server.put(self._names.settings, settings))

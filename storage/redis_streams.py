@@ -43,6 +43,7 @@ from firn.storage.redis_books import RedisBooks
 from firn.storage.redis_claims import RedisClaims
 from firn.storage.redis_errors import redis_errors
 from firn.storage.redis_settle import SCRIPT, arguments_of, keys_of
+from firn.storage.redis_vitals import INFO_SECTIONS, RedisVitals, vitals_of
 
 CONNECT_TIMEOUT_S: Final = 5.0
 ANSWER_TIMEOUT_S: Final = 10.0
@@ -304,6 +305,15 @@ class RedisStreams:
                 if value != wanted:
                     warnings.append(f"Redis has {setting} {value}, wanted {wanted}: {otherwise}")
         return warnings
+
+    async def vitals(self) -> RedisVitals | None:
+        if self._cluster:
+            return None
+        async with redis_errors("vitals"):
+            try:
+                return vitals_of(await self._redis.info(*INFO_SECTIONS))
+            except (rx.NoPermissionError, rx.ResponseError):
+                return None  # managed servers hide themselves
 
     async def announce(self, settings: bytes) -> None:
         async with redis_errors("announce", write=True):

@@ -145,6 +145,26 @@ async def test_settings_that_lose_intents_are_named(redis_url, admin):
         await streams.close()
 
 
+async def test_redis_tells_of_its_memory_and_its_files(redis_url, admin):
+    streams = RedisStreams(redis_url)
+    before = await admin.config_get("maxmemory", "appendonly")
+    try:
+        await admin.config_set("maxmemory", 500_000_000)
+        await admin.config_set("appendonly", "yes")
+        vitals = await streams.vitals()
+        assert vitals is not None
+        assert 0 < vitals.memory_used < vitals.memory_max == 500_000_000
+        assert vitals.append_only
+        await admin.config_set("appendonly", "no")
+        vitals = await streams.vitals()
+        assert vitals is not None
+        assert not vitals.append_only
+    finally:
+        for setting, value in before.items():
+            await admin.config_set(setting, value)
+        await streams.close()
+
+
 async def test_credentials_that_are_wrong_or_allow_too_little_are_a_matter_of_configuration(redis_url, admin):
     await admin.execute_command("ACL", "SETUSER", "writer", "on", ">secret", "~firn:intents:*", "+xadd")
     try:
@@ -154,6 +174,7 @@ async def test_credentials_that_are_wrong_or_allow_too_little_are_a_matter_of_co
         with pytest.raises(Misconfigured):
             await writer.epoch()
         assert await writer.persistence_warnings() == []
+        assert await writer.vitals() is None
         wrong = RedisStreams(f"redis://writer:guess@{address}")
         with pytest.raises(Misconfigured):
             await wrong.submit(0, b"x")

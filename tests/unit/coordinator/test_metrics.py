@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from firn.coordinator.metrics import TABLES_SHOWN, Metrics, TableSize, kind_of
+from firn.coordinator.metrics import QUEUED_SHOWN_MIN, TABLES_SHOWN, Metrics, TableSize, kind_of
 from firn.model.intent import OPERATIONS
 
 PAGE = Path(__file__).parents[3] / "docs" / "metrics.md"
@@ -38,6 +38,9 @@ def everything() -> Metrics:
     metrics = Metrics(version="1", daemon="d")
     metrics.watch_cache(_Counts())
     metrics.watch_tables(lambda: [TableSize(table="t", snapshots=1, manifests=1, metadata_bytes=1)])
+    metrics.watch_lanes(lambda: {"t": QUEUED_SHOWN_MIN})
+    metrics.watch_publishing(lambda: 1)
+    metrics.watch_shards(lambda: [0])
     return metrics
 
 
@@ -83,6 +86,54 @@ def test_tables_are_labels_of_the_largest_only() -> None:
     assert {sample.labels["table"] for sample in family.samples} == {
         f"t{n}" for n in range(1_000 - TABLES_SHOWN, 1_000)
     }
+
+
+def samples(metrics: Metrics, name: str) -> dict[str, float]:
+    """The values of a metric by its one label."""
+    (family,) = [f for f in metrics.registry.collect() if f.name == name]
+    told = [sample for sample in family.samples if not sample.name.endswith("_created")]
+    return {next(iter(sample.labels.values()), ""): sample.value for sample in told}
+
+
+def test_tables_that_wait_are_labels_where_the_most_do() -> None:
+    metrics = Metrics(version="1", daemon="d")
+    metrics.watch_lanes(lambda: {f"t{n}": n for n in range(1_000)})
+    assert samples(metrics, "firn_table_queued_intents") == {f"t{n}": n for n in range(1_000 - TABLES_SHOWN, 1_000)}
+    assert samples(metrics, "firn_queued_intents") == {"": sum(range(1_000))}
+    assert samples(metrics, "firn_deepest_lane_intents") == {"": 999}
+
+
+def test_a_table_for_which_little_waits_is_no_label() -> None:
+    metrics = Metrics(version="1", daemon="d")
+    metrics.watch_lanes(lambda: {"busy": QUEUED_SHOWN_MIN, "quiet": QUEUED_SHOWN_MIN - 1})
+    assert samples(metrics, "firn_table_queued_intents") == {"busy": QUEUED_SHOWN_MIN}
+
+
+def test_of_a_shard_that_was_given_up_no_old_number_stays() -> None:
+    """An age that was measured last and is told for ever would raise an alert about another daemon's shard."""
+    metrics = Metrics(version="1", daemon="d")
+    owned = [0, 1]
+    metrics.watch_shards(lambda: owned)
+    for shard in ("0", "1"):
+        metrics.oldest_age_seconds.labels(shard).set(100)
+    assert samples(metrics, "firn_oldest_intent_age_seconds") == {"0": 100, "1": 100}
+    owned.remove(1)
+    assert samples(metrics, "firn_shard_owned") == {"0": 1}
+    assert samples(metrics, "firn_oldest_intent_age_seconds") == {"0": 100}
+
+
+def test_the_session_is_in_one_state() -> None:
+    metrics = Metrics(version="1", daemon="d")
+    metrics.session_is("suspended")
+    assert samples(metrics, "firn_zookeeper_session_state") == {"connected": 0, "suspended": 1, "lost": 0}
+    assert samples(metrics, "firn_zookeeper_connected") == {"": 0}
+
+
+def test_files_and_their_bytes_are_counted_by_kind() -> None:
+    metrics = Metrics(version="1", daemon="d")
+    metrics.count_written([("/t/metadata/snap-1-0-x.avro", b"123"), ("/t/metadata/snap-2-0-x.avro", b"4")])
+    assert samples(metrics, "firn_written_bytes")["manifest-list"] == 4
+    assert samples(metrics, "firn_written_files")["manifest-list"] == 2
 
 
 @pytest.mark.parametrize(

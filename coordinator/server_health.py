@@ -1,0 +1,64 @@
+"""The health of the servers that a daemon depends on: asked for regularly, shown as metrics.
+
+A failure changes nothing: whoever needs a server waits for it by itself. It is only counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable
+from typing import Final
+
+from firn.coordinator.metrics import Metrics
+from firn.model.errors import FirnError
+from firn.storage.intent_streams import IntentStreams
+from firn.storage.sessions import Session
+
+PING_S: Final = 5.0
+"""How often the servers are asked."""
+
+
+class ServerHealth:
+    """Asks Redis and ZooKeeper how they are, each on its own: one that hangs does not hide the other."""
+
+    def __init__(self, session: Session, streams: IntentStreams, *, metrics: Metrics, every_s: float = PING_S) -> None:
+        self._session = session
+        self._streams = streams
+        self._metrics = metrics
+        self._every_s = every_s
+
+    async def run(self) -> None:
+        """Ask until cancelled."""
+        while True:
+            await self.look()
+            await asyncio.sleep(self._every_s)
+
+    async def look(self) -> None:
+        """Ask each server once."""
+        await asyncio.gather(
+            self._ping("zookeeper", self._session.exists("/")),
+            self._ping("redis", self._streams.clock_ms()),
+            self._vitals(),
+        )
+
+    async def _ping(self, server: str, question: Awaitable[object]) -> None:
+        asked_at = time.monotonic()
+        try:
+            await question
+        except (FirnError, OSError):
+            self._metrics.ping_failures.labels(server).inc()
+        else:
+            self._metrics.ping_seconds.labels(server).observe(time.monotonic() - asked_at)
+
+    async def _vitals(self) -> None:
+        try:
+            vitals = await self._streams.vitals()
+        except (FirnError, OSError):
+            return  # the ping has counted it
+        if vitals is None:
+            return
+        self._metrics.redis_memory_bytes.set(vitals.memory_used)
+        self._metrics.redis_memory_max_bytes.set(vitals.memory_max)
+        self._metrics.redis_persisting.labels("append-only").set(vitals.append_only and vitals.append_ok)
+        self._metrics.redis_persisting.labels("snapshot").set(vitals.snapshot_ok)
