@@ -94,6 +94,11 @@ def fleet() -> Dashboard:
                         Query("sum(firn_held_back_intents)", "held back"),
                         stacked=True,
                     ),
+                    lines(
+                        "Decided, not yet told",
+                        Query("sum(firn_publish_queue_batches)", "batches"),
+                        about="Committed, but Redis has not taken the outcomes yet.",
+                    ),
                 ),
             ),
             (
@@ -113,7 +118,34 @@ def fleet() -> Dashboard:
                         unit="bytes",
                         about="Payloads taken and not yet decided; bounded by limits.buffered-bytes-max.",
                     ),
-                    lines("Lost sessions", Query("increase(firn_zookeeper_session_losses_total[5m])", "{{instance}}")),
+                    lines(
+                        "ZooKeeper sessions",
+                        Query("increase(firn_zookeeper_session_losses_total[5m])", "lost by {{instance}}"),
+                        Query("increase(firn_zookeeper_reconnects_total[5m])", "connected again by {{instance}}"),
+                    ),
+                ),
+            ),
+            (
+                "Servers",
+                (
+                    lines(
+                        "Time to an answer, p95",
+                        Query(quantile(0.95, "firn_server_ping_seconds", by="server"), "{{server}}"),
+                        unit="s",
+                        about="Of a small question, every few seconds.",
+                    ),
+                    lines(
+                        "Memory of Redis",
+                        Query("max(firn_redis_memory_bytes)", "used"),
+                        Query("max(firn_redis_memory_max_bytes)", "limit"),
+                        unit="bytes",
+                        about="At the limit it takes no more intents: nothing is evicted. 0: there is no limit.",
+                    ),
+                    lines(
+                        "Redis writes to disk",
+                        Query("min by (file) (firn_redis_persisting)", "{{file}}"),
+                        about="0: the last write failed, or there is no append-only file.",
+                    ),
                 ),
             ),
             (
@@ -169,6 +201,12 @@ def table() -> Dashboard:
                         "Intents in a batch",
                         *quantiles("firn_batch_intents"),
                         about="More waiting makes larger batches, not longer waits.",
+                    ),
+                    lines(
+                        "Waiting in lanes",
+                        Query("sum(firn_queued_intents)", "of all tables"),
+                        Query('firn_table_queued_intents{table=~"$table"}', "{{table}}"),
+                        about="Tables for which ten or more wait are named.",
                     ),
                     lines("Wait for the lock", *quantiles("firn_lock_wait_seconds"), unit="s"),
                     lines("Lock held", *quantiles("firn_lock_hold_seconds"), unit="s"),
@@ -323,6 +361,16 @@ def capacity() -> Dashboard:
                         Query("sum by (kind) (rate(firn_written_bytes_total[$__rate_interval]))", "{{kind}}"),
                         unit="Bps",
                         stacked=True,
+                    ),
+                    lines(
+                        "Size of a file",
+                        Query(
+                            "sum by (kind) (rate(firn_written_bytes_total[$__rate_interval]))"
+                            " / (sum by (kind) (rate(firn_written_files_total[$__rate_interval])) > 0)",
+                            "{{kind}}",
+                        ),
+                        unit="bytes",
+                        about="On average. A growing manifest list or metadata file is written with every swap.",
                     ),
                     lines(
                         "Journal, last day",
