@@ -18,10 +18,8 @@ from firn.coordinator.intake import Intake
 from firn.coordinator.lanes import Lanes
 from firn.coordinator.metrics import Metrics
 from firn.coordinator.ownership import Ownership
-from firn.coordinator.pages.prometheus import Prometheus
 from firn.coordinator.pages.site import Site
 from firn.coordinator.pages.survey import Survey
-from firn.coordinator.paused_tables import PausedTables
 from firn.coordinator.pending import Pending
 from firn.coordinator.publish import Publisher
 from firn.coordinator.replay.holds import Hold
@@ -43,7 +41,6 @@ from firn.storage.intent_streams import IntentStreams, SharedSettings
 from firn.storage.journal import JournalFiles
 from firn.storage.leases import Leases
 from firn.storage.membership import Membership
-from firn.storage.pauses import Pauses
 from firn.storage.pointers import Pointers
 from firn.storage.sessions import Session, SessionState
 
@@ -86,7 +83,6 @@ class Daemon:
         self.publisher = Publisher(
             streams, daemon=self.member, metrics=self.metrics, limits=limits, wall_ms=wall_ms, on_settled=self._settled
         )
-        self.paused = PausedTables(Pauses(session), metrics=self.metrics)
         shop = Workshop(
             daemon=self.member,
             files=files,
@@ -97,7 +93,6 @@ class Daemon:
             file_system=file_system,
             leases=self._leases,
             locations=TableLocations(pointers),
-            paused=self.paused,
             publisher=self.publisher,
             metrics=self.metrics,
             limits=limits,
@@ -142,13 +137,12 @@ class Daemon:
         survey = Survey(
             shop, self.lanes, shards=settings.daemon.shards, membership=self._membership, streams=streams
         )  # fmt: skip
-        asked = settings.http.prometheus_url
         self.http = HttpServer(
             host=settings.http.host,
             port=settings.http.port,
             metrics=self.metrics,
             health=self.health,
-            site=Site(survey, streams, daemon=self.member, prometheus=None if asked is None else Prometheus(asked)),
+            site=Site(survey, streams, daemon=self.member),
             token=settings.http.token,
         )
         self._tasks: list[asyncio.Task[None]] = []
@@ -161,11 +155,9 @@ class Daemon:
         url = None if self._settings.http.port < 0 else await self.http.start()
         info = msgspec.json.encode({"version": VERSION, "http": url})
         await self._join(info)
-        await self.paused.look_again()
         self._started = True
         for name, work in (
             ("publisher", self.publisher.run()),
-            ("pauses", self.paused.run()),
             ("ownership", self.ownership.run()),
             ("intake", self.intake.run()),
             ("lane sweep", self.lanes.sweep()),
