@@ -16,6 +16,9 @@ from firn.model.errors import Misconfigured
 
 ENDPOINTS_FILE: Final = "endpoints.json"
 
+DATA_DEFAULT: Final = Path("data")
+"""The folder of `firn serve --embedded`, and where commands and clients that are told nothing look for it."""
+
 
 class Endpoints(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     """Addresses of a running daemon and its servers; `pid` is the daemon's."""

@@ -20,7 +20,7 @@ import msgspec
 from firn.coordinator.cli.output import Output
 from firn.coordinator.config import CONFIG_FILE, LogSettings, Settings, load_settings
 from firn.coordinator.connections import connect_files, connect_session, connect_streams
-from firn.coordinator.endpoints import read_endpoints
+from firn.coordinator.endpoints import DATA_DEFAULT, read_endpoints
 from firn.coordinator.logs import configure_logs
 from firn.coordinator.table_catalogs import TableCatalogs
 from firn.coordinator.table_reader import TableReader
@@ -34,7 +34,6 @@ from firn.storage.journal import JournalFiles
 from firn.storage.pointers import Pointer, Pointers
 from firn.storage.sessions import Session
 
-DATA_DEFAULT: Final = Path("data")
 CONNECT_TIMEOUT_S: Final = 5.0
 """How long a command waits for a server that does not answer."""
 

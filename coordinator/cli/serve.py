@@ -20,12 +20,11 @@ from typing import Any, Final
 import click
 import msgspec
 
-from firn.coordinator.cli.reach import DATA_DEFAULT
 from firn.coordinator.config import Settings, load_settings, redacted_url
 from firn.coordinator.connections import connect
 from firn.coordinator.daemon import Daemon
 from firn.coordinator.embedded import EmbeddedServers
-from firn.coordinator.endpoints import Endpoints, forget_endpoints, write_endpoints
+from firn.coordinator.endpoints import DATA_DEFAULT, Endpoints, forget_endpoints, write_endpoints
 from firn.coordinator.logs import configure_logs
 from firn.model.errors import FirnError, Misconfigured
 
@@ -123,7 +122,7 @@ def _servers(data: Path) -> Iterator[EmbeddedServers]:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise Misconfigured(f"--data {data}: {error.strerror or error}: {error.filename or folder}") from error
-    with EmbeddedServers(folder) as servers:
+    with EmbeddedServers(folder, usual_ports=True) as servers:
         yield servers
 
 

@@ -6,8 +6,9 @@ import asyncio
 import importlib
 from collections.abc import Callable, Coroutine
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
+from firn.coordinator.client.address import addressed
 from firn.coordinator.client.answers import Answer, committed
 from firn.coordinator.client.delivery import Delivery, Waiting
 from firn.coordinator.client.operations import Operations
@@ -25,8 +26,6 @@ from firn.storage.redis_streams import RedisStreams
 
 if TYPE_CHECKING:
     from firn.coordinator.dry_run import Forecast
-
-DEFAULT_URL: Final = "redis://127.0.0.1:6379/0"
 
 
 class AsyncTicket:
@@ -68,11 +67,12 @@ class AsyncTicket:
 class AsyncClient(Operations[Coroutine[Any, Any, AsyncTicket]]):
     """Submits intents to firn's daemons through Redis; one event loop, any number of tasks.
 
-    Each operation is a method (`firn.coordinator.client.operations`) that is awaited for its ticket. Connects when
-    first used. Use it with ``async with``, or `close` it.
+    Each operation is a method (`firn.coordinator.client.operations`) that is awaited for its ticket. `url` None: where
+    `firn.coordinator.client.address` says. Connects when first used. Use it with ``async with``, or `close` it.
     """
 
-    def __init__(self, url: str = DEFAULT_URL, **options: Unpack[ClientOptions]) -> None:
+    def __init__(self, url: str | None = None, **options: Unpack[ClientOptions]) -> None:
+        url, options = addressed(url, options)
         connect = options.get("connect")
         self._streams = _streams(url, prefix=options.get("prefix", "firn")) if connect is None else connect()
         self._delivery = Delivery(

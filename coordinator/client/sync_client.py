@@ -13,8 +13,9 @@ from concurrent.futures import CancelledError, Future
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, Unpack
 
+from firn.coordinator.client.address import addressed
 from firn.coordinator.client.answers import Answer, Unknown, committed
-from firn.coordinator.client.async_client import DEFAULT_URL, AsyncClient, AsyncTicket
+from firn.coordinator.client.async_client import AsyncClient, AsyncTicket
 from firn.coordinator.client.operations import Operations
 from firn.coordinator.client.options import ClientOptions
 from firn.coordinator.client.reservations import AsyncReservation, ReservationOptions, SyncReservation
@@ -80,13 +81,12 @@ class Client(Operations[Ticket]):
     Each operation is a method (`firn.coordinator.client.operations`) that returns its ticket.
 
     Any number of threads may share one; they share one background thread. A forked child gets its own connection when
-    it first uses the client, and a pickled client connects anew where it is unpickled. Connects when first used. Use
-    it with ``with``, or `close` it.
+    it first uses the client, and a pickled client connects anew where it is unpickled, to the same address. `url` None:
+    where `firn.coordinator.client.address` says. Connects when first used. Use it with ``with``, or `close` it.
     """
 
-    def __init__(self, url: str = DEFAULT_URL, **options: Unpack[ClientOptions]) -> None:
-        self._url = url
-        self._options = options
+    def __init__(self, url: str | None = None, **options: Unpack[ClientOptions]) -> None:
+        self._url, self._options = addressed(url, options)
         self._lock = threading.Lock()
         self._engine: _Engine | None = None
         self._closed = False

@@ -24,9 +24,12 @@ class RedisServer(EmbeddedServer):
     """
 
     name: ClassVar[str] = "redis"
+    port_usual: ClassVar[int] = 6379
 
-    def __init__(self, data_dir: Path | None = None, *, port: int = 0, fsync: Fsync = "always") -> None:
-        super().__init__(data_dir, port=port)
+    def __init__(
+        self, data_dir: Path | None = None, *, port: int = 0, fsync: Fsync = "always", usual_port: bool = False
+    ) -> None:
+        super().__init__(data_dir, port=port, usual_port=usual_port)
         self.fsync = fsync
 
     @property

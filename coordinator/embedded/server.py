@@ -31,15 +31,17 @@ class EmbeddedServer(ABC):
     """A real server as a child of this process: on loopback, with its own folder, ending when this process does.
 
     `data_dir` keeps state from one run to the next (in a folder of the server's name, logs in ``logs/``); without it,
-    a temporary folder goes when the server is stopped. Port 0 picks a free one, which the server then keeps over
-    `restart` and over `start` after `kill`, so that clients find it again. Used as a context manager it starts and
-    stops.
+    a temporary folder goes when the server is stopped. Port 0 picks a free one (with `usual_port`, the one that
+    everybody knows, unless it is taken), which the server then keeps over `restart` and over `start` after `kill`, so
+    that clients find it again. Used as a context manager it starts and stops.
     """
 
     name: ClassVar[str]
+    port_usual: ClassVar[int]
 
-    def __init__(self, data_dir: Path | None = None, *, port: int = 0) -> None:
+    def __init__(self, data_dir: Path | None = None, *, port: int = 0, usual_port: bool = False) -> None:
         self._given_dir = data_dir
+        self._usual_port = usual_port
         self._dir: Path | None = None
         self._port = port
         self._process: GuardedProcess | None = None
@@ -161,8 +163,8 @@ class EmbeddedServer(ABC):
     def _start_on_some_port(self, folder: Path, lock_fd: int) -> None:
         """Start, and again if another process took the port between our choosing it and the server's binding it."""
         said = ""
-        for _ in range(PORT_ATTEMPTS_MAX):
-            port = self._port or free_port()
+        for attempt in range(PORT_ATTEMPTS_MAX):
+            port = self._port or (self.port_usual if self._usual_port and attempt == 0 else free_port())
             log_start = self._start_process(folder, port=port, lock_fd=lock_fd)
             if self._wait_until_it_answers(port):
                 self._port = port

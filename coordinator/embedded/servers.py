@@ -15,10 +15,16 @@ class EmbeddedServers:
     """
 
     def __init__(
-        self, data_dir: Path | None = None, *, redis_port: int = 0, zookeeper_port: int = 0, fsync: Fsync = "always"
+        self,
+        data_dir: Path | None = None,
+        *,
+        redis_port: int = 0,
+        zookeeper_port: int = 0,
+        fsync: Fsync = "always",
+        usual_ports: bool = False,
     ) -> None:
-        self.redis = RedisServer(data_dir, port=redis_port, fsync=fsync)
-        self.zookeeper = ZooKeeperServer(data_dir, port=zookeeper_port)
+        self.redis = RedisServer(data_dir, port=redis_port, fsync=fsync, usual_port=usual_ports)
+        self.zookeeper = ZooKeeperServer(data_dir, port=zookeeper_port, usual_port=usual_ports)
 
     def __enter__(self) -> Self:
         return self.start()

@@ -33,6 +33,7 @@ class ZooKeeperServer(EmbeddedServer):
     """ZooKeeper as a single server: it writes and syncs every change before it answers, like an ensemble's members."""
 
     name: ClassVar[str] = "zookeeper"
+    port_usual: ClassVar[int] = 2181
 
     @property
     def hosts(self) -> str:

@@ -234,6 +234,15 @@ def test_a_port_that_was_taken_meanwhile_is_replaced(kind, monkeypatch):
             assert started.port != taken
 
 
+@pytest.mark.parametrize("kind", [RedisServer, ZooKeeperServer])
+def test_the_usual_port_is_taken_by_the_first_only(kind, monkeypatch):
+    monkeypatch.setattr(kind, "port_usual", server.free_port())
+    with kind(usual_port=True) as first, kind(usual_port=True) as second:
+        assert first.port == kind.port_usual != second.port
+        assert first.running
+        assert second.running
+
+
 def test_another_server_on_the_port_is_not_taken_for_ours(redis_server):
     with pytest.raises(Unavailable, match="ddress already in use"):
         RedisServer(port=redis_server.port).start()
