@@ -112,6 +112,8 @@ class HttpSettings(_Section, frozen=True, kw_only=True):
     """Port; 0 takes a free one, -1 serves nothing."""
     token: str | None = None
     """What is asked of everybody; needed on other addresses than loopback."""
+    prometheus_url: str | None = None
+    """URL of the Prometheus that scrapes the daemons: `/dashboards` asks it. It may carry user and password."""
 
 
 class LogSettings(_Section, frozen=True, kw_only=True):
@@ -235,6 +237,8 @@ def _checked(settings: Settings) -> Settings:
             f"http.host: {settings.http.host!r} can be reached from other machines: set http.token (or "
             "FIRN_HTTP_TOKEN_FILE), or listen on 127.0.0.1"
         )
+    if settings.http.prometheus_url and urlsplit(settings.http.prometheus_url).scheme not in {"http", "https"}:
+        raise Misconfigured("http.prometheus-url: must begin with http:// or https://")
     if not settings.zookeeper.root.startswith("/"):
         raise Misconfigured(f"zookeeper.root: {settings.zookeeper.root!r} must begin with a slash")
     if urlsplit(settings.redis.url).scheme not in {"redis", "rediss", "unix"}:
@@ -277,6 +281,8 @@ def redacted(settings: Settings) -> dict[str, dict[str, Any]]:
         shown["zookeeper"]["auth"] = REDACTED
     if settings.http.token is not None:
         shown["http"]["token"] = REDACTED
+    if settings.http.prometheus_url is not None:
+        shown["http"]["prometheus-url"] = redacted_url(settings.http.prometheus_url)
     for options in shown["warehouse"]["options"].values():
         for key in options:
             if any(secret in key.lower().replace("_", "-").split("-") or key in _SECRETS for secret in _SECRETS):

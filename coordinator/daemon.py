@@ -18,6 +18,7 @@ from firn.coordinator.intake import Intake
 from firn.coordinator.lanes import Lanes
 from firn.coordinator.metrics import Metrics
 from firn.coordinator.ownership import Ownership
+from firn.coordinator.pages.prometheus import Prometheus
 from firn.coordinator.pages.site import Site
 from firn.coordinator.pages.survey import Survey
 from firn.coordinator.pending import Pending
@@ -137,12 +138,13 @@ class Daemon:
         survey = Survey(
             shop, self.lanes, shards=settings.daemon.shards, membership=self._membership, streams=streams
         )  # fmt: skip
+        asked = settings.http.prometheus_url
         self.http = HttpServer(
             host=settings.http.host,
             port=settings.http.port,
             metrics=self.metrics,
             health=self.health,
-            site=Site(survey, streams, daemon=self.member),
+            site=Site(survey, streams, daemon=self.member, prometheus=None if asked is None else Prometheus(asked)),
             token=settings.http.token,
         )
         self._tasks: list[asyncio.Task[None]] = []

@@ -18,7 +18,9 @@ from aiohttp_sse import sse_response
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from firn.coordinator.cli.explained import story_lines
+from firn.coordinator.pages.dashboard_pages import DashboardPages
 from firn.coordinator.pages.live import LiveEvents
+from firn.coordinator.pages.prometheus import Prometheus
 from firn.coordinator.pages.survey import EVENTS_MAX, TABLES_A_PAGE, Survey, TablePage
 from firn.model.errors import FirnError, NotFound
 from firn.model.identifiers import is_intent_id
@@ -26,7 +28,10 @@ from firn.storage.intent_streams import IntentStreams
 
 HERE: Final = Path(__file__).parent
 PARALLEL_MAX: Final = 2
-"""Pages that are gathered at a time: people wait before commits do."""
+"""Pages that are gathered at a time: people wait before commits do. So many dashboards, too, which wait for Prometheus
+and must not keep the others waiting."""
+
+FLEET_POLL_S: Final = 3
 
 QUERY_MAX: Final = 500
 """Characters of a filter."""
@@ -53,13 +58,17 @@ _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class Site:
     """The pages of one daemon."""
 
-    def __init__(self, survey: Survey, streams: IntentStreams, *, daemon: str) -> None:
+    def __init__(
+        self, survey: Survey, streams: IntentStreams, *, daemon: str, prometheus: Prometheus | None = None
+    ) -> None:
         self._survey = survey
         self._streams = streams
         self._daemon = daemon
         self._live = LiveEvents(streams)
         self._log = structlog.get_logger()
         self._turn = asyncio.Semaphore(PARALLEL_MAX)
+        self._dashboards_turn = asyncio.Semaphore(PARALLEL_MAX)
+        self._dashboards = DashboardPages(prometheus, page=self._page)
         self._templates = Environment(
             loader=FileSystemLoader(HERE / "templates"), autoescape=True, undefined=StrictUndefined,
             trim_blocks=True, lstrip_blocks=True,
@@ -76,7 +85,12 @@ class Site:
             ("/intents/{intent}", self._intent),
             ("/events", self._events),
         ):
-            app.router.add_get(path, self._guarded(handler))
+            app.router.add_get(path, self._guarded(handler, self._turn))
+        for path, handler in (
+            ("/dashboards", self._dashboards.overview),
+            ("/dashboards/{dashboard}", self._dashboards.dashboard),
+        ):
+            app.router.add_get(path, self._guarded(handler, self._dashboards_turn))
         app.router.add_get("/live", self._follow)
         app.router.add_get("/static/{name}", self._static)
         app.on_response_prepare.append(_secure)
@@ -89,12 +103,13 @@ class Site:
 
     async def _close(self, _app: web.Application) -> None:
         await self._live.close()
+        await self._dashboards.close()
 
-    def _guarded(self, handler: _Handler) -> _Handler:
+    def _guarded(self, handler: _Handler, turn: asyncio.Semaphore) -> _Handler:
         """Errors as pages, and no more of them at a time than the commits can bear."""
 
         async def guarded(request: web.Request) -> web.StreamResponse:
-            async with self._turn:
+            async with turn:
                 try:
                     return await handler(request)
                 except NotFound as error:
@@ -109,7 +124,7 @@ class Site:
         return guarded
 
     def _page(self, template: str, *, status: int = 200, here: str = "", **values: Any) -> web.Response:
-        known = {"daemon": self._daemon, "here": here, "subject": None, "poll": False}
+        known = {"daemon": self._daemon, "here": here, "subject": None, "poll": 0, "on_events": True}
         text = self._templates.get_template(template).render({**known, **values})
         return web.Response(text=text, content_type="text/html", status=status, headers={"Cache-Control": "no-store"})
 
@@ -120,7 +135,7 @@ class Site:
         except FirnError:
             conflicts = []  # Redis does not answer, which is among the troubles
         return self._page(
-            "fleet.html", here="/", poll=True, fleet=fleet, depths=self._survey.depths(), conflicts=conflicts,
+            "fleet.html", here="/", poll=FLEET_POLL_S, fleet=fleet, depths=self._survey.depths(), conflicts=conflicts,
             waiting=fleet.waiting,
             oldest=_seconds(fleet.oldest_s),
         )  # fmt: skip
@@ -188,7 +203,11 @@ class Site:
         )  # fmt: skip
 
 
-STATIC: Final[Mapping[str, str]] = {"style.css": "text/css", "live.js": "text/javascript"}
+STATIC: Final[Mapping[str, str]] = {
+    "style.css": "text/css",
+    "dashboards.css": "text/css",
+    "live.js": "text/javascript",
+}
 
 
 async def _secure(_request: web.Request, response: web.StreamResponse) -> None:

@@ -4,6 +4,8 @@
   const state = document.getElementById("live");
   const main = document.querySelector("main");
   const subject = document.body.dataset.subject || null; // the only table whose events matter here
+  const pollS = Number(document.body.dataset.poll || 0);
+  const onEvents = document.body.dataset.events !== "no";
   let wanted = false;
   let asking = false;
 
@@ -16,12 +18,12 @@
       if (!answer.ok) return;
       const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("main");
       // Not while somebody types into a filter, and without losing what is folded open or where it is scrolled to.
-      if (!fresh || main.contains(document.activeElement) && document.activeElement.tagName === "INPUT") return;
+      if (!fresh || main.contains(document.activeElement) && ["INPUT", "SELECT"].includes(document.activeElement.tagName)) return;
       const open = [...main.querySelectorAll("details")].map((d) => d.open);
-      const across = [...main.querySelectorAll(".scroll")].map((d) => d.scrollLeft);
+      const across = [...main.querySelectorAll(".scroll, .rows")].map((d) => d.scrollLeft);
       main.replaceChildren(...fresh.childNodes);
       main.querySelectorAll("details").forEach((d, i) => { d.open = open[i] ?? d.open; });
-      main.querySelectorAll(".scroll").forEach((d, i) => { d.scrollLeft = across[i] ?? 0; });
+      main.querySelectorAll(".scroll, .rows").forEach((d, i) => { d.scrollLeft = across[i] ?? 0; });
     } catch {
       wanted = true; // the server is away: the event source says so, and tries again
     } finally {
@@ -34,8 +36,8 @@
   source.onerror = () => { state.textContent = "not live: the daemon does not answer"; };
   source.addEventListener("happened", (message) => {
     const event = JSON.parse(message.data);
-    if (!subject || event.subject === subject) wanted = true;
+    if (onEvents && (!subject || event.subject === subject)) wanted = true;
   });
-  if (document.body.dataset.poll) setInterval(() => { wanted = true; }, 3000);
+  if (pollS) setInterval(() => { wanted = true; }, pollS * 1000);
   setInterval(refresh, 1000);
 })();
