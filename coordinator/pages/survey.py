@@ -22,13 +22,11 @@ from firn.model.event import Event
 from firn.model.journal import Segment
 from firn.model.metadata import TableMetadata
 from firn.model.outcome import Outcome, Rejected, decode_outcome
-from firn.model.pause import Pause
 from firn.model.sharding import shard_of
 from firn.model.view import ViewMetadata
 from firn.storage.intent_streams import IntentStreams
 from firn.storage.leases import HolderInfo
 from firn.storage.membership import Membership
-from firn.storage.pauses import Pauses
 from firn.storage.pointers import Pointer
 
 EVENTS_MAX: Final = 5_000
@@ -48,7 +46,6 @@ class TableRow(msgspec.Struct, frozen=True, kw_only=True):
     pointer: Pointer | None
     owner: str | None
     depth: int
-    paused: Pause | None = None
     trouble: str | None = None
 
 
@@ -60,7 +57,6 @@ class TablePage(msgspec.Struct, frozen=True, kw_only=True):
     owner: str | None
     holder: HolderInfo | None
     depth: int
-    paused: Pause | None = None
     metadata: TableMetadata | None = None
     view: ViewMetadata | None = None
     graph: Graph | None = None
@@ -84,20 +80,11 @@ class Survey:
     """Answers the pages' questions from what one daemon is connected to; its own lanes are the only ones it sees."""
 
     def __init__(
-        self,
-        shop: Workshop,
-        lanes: Lanes,
-        *,
-        shards: int,
-        membership: Membership,
-        pauses: Pauses,
-        streams: IntentStreams,
+        self, shop: Workshop, lanes: Lanes, *, shards: int, membership: Membership, streams: IntentStreams
     ) -> None:
         self._shards = shards
         self._membership = membership
         self._pointers = shop.pointers
-        self._pauses = pauses
-        self._paused = shop.paused
         self._leases = shop.leases
         self._streams = streams
         self._reader = shop.reader
@@ -108,9 +95,8 @@ class Survey:
     async def fleet(self) -> Fleet:
         """Daemons, shards, lag. A server that does not answer is a trouble, not an error."""
         fleet = await fleet_of(
-            membership=self._membership, pointers=self._pointers, pauses=self._pauses, streams=self._streams,
-            shards=self._shards,
-        )  # fmt: skip
+            membership=self._membership, pointers=self._pointers, streams=self._streams, shards=self._shards
+        )
         unreadable = (f"table {table} cannot be read: {reason}" for table, reason in self._lanes.unreadable.items())
         return msgspec.structs.replace(fleet, troubles=(*fleet.troubles, *unreadable))
 
@@ -136,7 +122,6 @@ class Survey:
             owner=(await self._membership.owners()).get(shard),
             holder=await self._leases.holder(name),
             depth=self._lanes.depths.get(name, 0),
-            paused=self._paused.tables.get(name),
         )
         return await asyncio.to_thread(self._with_content, page)
 
@@ -177,7 +162,7 @@ class Survey:
             sources = [
                 Sources(table=pointer.table, journal=self._journal, head=head, metadata=metadata, skew_ms=self._skew_ms)
             ]
-        return story_of(intent_id, sources=sources, outcome=outcome, entries=entries, pauses=self._paused.tables)
+        return story_of(intent_id, sources=sources, outcome=outcome, entries=entries)
 
     async def events(self, *, limit: int) -> list[Event]:
         """The newest events, newest first."""
@@ -192,8 +177,7 @@ class Survey:
         except (NotFound, CorruptFile) as error:
             return TableRow(name=name, pointer=None, owner=owner, depth=depth, trouble=str(error))
         return TableRow(
-            name=name, pointer=pointer, owner=owner, depth=depth, paused=self._paused.tables.get(name),
-            trouble=self._lanes.unreadable.get(name),
+            name=name, pointer=pointer, owner=owner, depth=depth, trouble=self._lanes.unreadable.get(name)
         )  # fmt: skip
 
     def _with_content(self, page: TablePage) -> TablePage:
