@@ -55,19 +55,30 @@ def distribution_mode(*, spec: PartitionSpec, order: SortOrder, asked: str | Non
     return "hash" if _partitioned(spec) else "none"
 
 
-def distribute(rows: DataFrame, *, schema: Schema, spec: PartitionSpec, order: SortOrder, mode: str) -> DataFrame:
-    """`rows`, whose columns are named as those of `schema`, brought to tasks and sorted in them."""
-    keys = [
+def distribute(
+    rows: DataFrame, *, schema: Schema, spec: PartitionSpec, order: SortOrder, mode: str, tasks: int | None = None
+) -> DataFrame:
+    """`rows`, whose columns are named as those of `schema`, brought to tasks and sorted in them.
+
+    `tasks` is how many there are to be, None for as many as Spark is set to.
+    """
+    number = () if tasks is None else (tasks,)
+    keys = partition_keys(rows, schema=schema, spec=spec)
+    sort = list(_sort_columns(rows, schema, order))
+    if mode == "range" and (keys or sort):
+        rows = rows.repartitionByRange(*number, *keys, *sort)
+    elif mode == "hash" and keys:
+        rows = rows.repartition(*number, *keys)
+    return rows.sortWithinPartitions(*keys, *sort) if sort or (keys and mode != "none") else rows
+
+
+def partition_keys(rows: DataFrame, *, schema: Schema, spec: PartitionSpec) -> list[Column]:
+    """Columns that tell rows of one partition from those of others."""
+    return [
         found
         for field in spec.fields
         if (found := key_column(rows, schema, field.source_id, field.parsed_transform)) is not None
     ]
-    sort = list(_sort_columns(rows, schema, order))
-    if mode == "range" and (keys or sort):
-        rows = rows.repartitionByRange(*keys, *sort)
-    elif mode == "hash" and keys:
-        rows = rows.repartition(*keys)
-    return rows.sortWithinPartitions(*keys, *sort) if sort or (keys and mode != "none") else rows
 
 
 def _partitioned(spec: PartitionSpec) -> bool:
