@@ -108,6 +108,7 @@ class Daemon:
         self.lanes = Lanes(shop)
         self.metrics.watch_cache(shop.reader.cache)
         self.metrics.watch_tables(self.lanes.sizes)
+        self.metrics.stalled_tables.set_function(lambda: len(self.lanes.stalled))
         self.metrics.watch_lanes(lambda: self.lanes.depths)
         self.metrics.watch_publishing(lambda: self.publisher.depth)
         self.ownership = Ownership(
@@ -241,6 +242,7 @@ class Daemon:
             "shards": len(self.ownership.owned()),
             "lanes": len(self.lanes.tables()),
             "unreadable-tables": sorted(self.lanes.unreadable),
+            "stalled-tables": sorted(self.lanes.stalled),
         }
         return Health(ready=not reasons, reasons=tuple(reasons), details=details)
 

@@ -35,6 +35,8 @@ class Lane:
     def __init__(self, table: str, shop: Workshop) -> None:
         self.table = table
         self.unreadable: str | None = None
+        self.stalled: str | None = None
+        """What keeps the batch under way from its outcome, while it is tried again and again."""
         self._shop = shop
         self._queue = LaneQueue(limits=shop.limits, metrics=shop.metrics)
         self._arrived = asyncio.Event()
@@ -102,7 +104,7 @@ class Lane:
                     self.given_up.extend(batch)
                     raise
                 finally:
-                    self._busy = False
+                    self._busy, self.stalled = False, None
                 await self._lock.give_way()
         finally:
             await self._lock.let_go()
@@ -136,6 +138,7 @@ class Lane:
                 self._mark_readable()
             except (Unavailable, Fenced, Misconfigured, OSError) as error:
                 self._commits.doubt()
+                self.stalled = str(error)
                 self._log.warning("batch waits", reason=str(error), kind=type(error).__name__, intents=len(batch))
                 if self._retired.is_set():
                     self.given_up.extend(batch)  # pending in their stream: whoever owns the shard takes them up

@@ -111,6 +111,11 @@ class Lanes:
         return {table: lane.unreadable for table, lane in self._lanes.items() if lane.unreadable is not None}
 
     @property
+    def stalled(self) -> dict[str, str]:
+        """Tables whose batch cannot get on, with what is in the way: a server, a store, the lock."""
+        return {table: lane.stalled for table, lane in self._lanes.items() if lane.stalled is not None}
+
+    @property
     def depths(self) -> dict[str, int]:
         """Intents waiting, by table."""
         return {table: lane.depth for table, lane in self._lanes.items()}

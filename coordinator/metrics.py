@@ -140,6 +140,10 @@ class Metrics:
             "firn_tables_paused", "Tables that an operator has paused, of all daemons; each tells the same number.",
             registry=self.registry,
         )  # fmt: skip
+        self.stalled_tables = Gauge(
+            "firn_stalled_tables", "Tables whose batch is tried again because a store or a server refuses what it needs.",
+            registry=self.registry,
+        )  # fmt: skip
         self.zookeeper_connected = Gauge(
             "firn_zookeeper_connected", "1 while the ZooKeeper session is connected.", registry=self.registry
         )

@@ -98,7 +98,8 @@ class Survey:
             membership=self._membership, pointers=self._pointers, streams=self._streams, shards=self._shards
         )
         unreadable = (f"table {table} cannot be read: {reason}" for table, reason in self._lanes.unreadable.items())
-        return msgspec.structs.replace(fleet, troubles=(*fleet.troubles, *unreadable))
+        stalled = (f"table {table} waits and is tried again: {why}" for table, why in self._lanes.stalled.items())
+        return msgspec.structs.replace(fleet, troubles=(*fleet.troubles, *unreadable, *stalled))
 
     def depths(self) -> dict[str, int]:
         """Intents that wait in this daemon's lanes, by table."""
@@ -121,6 +122,7 @@ class Survey:
             shard=shard,
             owner=(await self._membership.owners()).get(shard),
             holder=await self._leases.holder(name),
+            trouble=self._stalled(name),
             depth=self._lanes.depths.get(name, 0),
         )
         return await asyncio.to_thread(self._with_content, page)
@@ -177,8 +179,12 @@ class Survey:
         except (NotFound, CorruptFile) as error:
             return TableRow(name=name, pointer=None, owner=owner, depth=depth, trouble=str(error))
         return TableRow(
-            name=name, pointer=pointer, owner=owner, depth=depth, trouble=self._lanes.unreadable.get(name)
+            name=name, pointer=pointer, owner=owner, depth=depth, trouble=self._lanes.unreadable.get(name) or self._stalled(name)
         )  # fmt: skip
+
+    def _stalled(self, table: str) -> str | None:
+        why = self._lanes.stalled.get(table)
+        return None if why is None else f"its intents wait, and are tried again: {why}"
 
     def _with_content(self, page: TablePage) -> TablePage:
         """What the files say: blocking, for a worker thread. A table that cannot be read is shown with the reason."""
