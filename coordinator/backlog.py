@@ -1,9 +1,9 @@
 """The backlog of one shard: entries that were handed out and are in no lane.
 
-Daemons that died leave them behind, a lost reply does, and so does a lane that is full: its entries are *held back*,
-and all that is kept of them is, per table, from which entry on the stream is to be read again. An entry is to be looked
-at if it is pending in its stream and not under way here, nothing else; so a mark that is too low is never wrong. See
-docs/decisions/0008-fairness.md.
+Daemons that died leave them behind, a lost reply does, and so does a lane that is full, or whose table is paused: its
+entries are *held back*, and all that is kept of them is, per table, from which entry on the stream is to be read again.
+An entry is to be looked at if it is pending in its stream and not under way here, nothing else; so a mark that is too
+low is never wrong. See docs/decisions/0008-fairness.md.
 """
 
 from __future__ import annotations
@@ -93,8 +93,8 @@ class Backlog:
 
     @property
     def tables(self) -> int:
-        """Tables of which entries are held back."""
-        return len(self._marks)
+        """Tables of which entries are held back until there is room for them: those that are paused do not count."""
+        return sum(not self._lanes.is_paused(table) for table in self._marks)
 
     @property
     def entries(self) -> int:

@@ -21,6 +21,7 @@ from firn.coordinator.ownership import Ownership
 from firn.coordinator.pages.prometheus import Prometheus
 from firn.coordinator.pages.site import Site
 from firn.coordinator.pages.survey import Survey
+from firn.coordinator.paused_tables import PausedTables
 from firn.coordinator.pending import Pending
 from firn.coordinator.publish import Publisher
 from firn.coordinator.replay.holds import Hold
@@ -42,6 +43,7 @@ from firn.storage.intent_streams import IntentStreams, SharedSettings
 from firn.storage.journal import JournalFiles
 from firn.storage.leases import Leases
 from firn.storage.membership import Membership
+from firn.storage.pauses import Pauses
 from firn.storage.pointers import Pointers
 from firn.storage.sessions import Session, SessionState
 
@@ -84,6 +86,8 @@ class Daemon:
         self.publisher = Publisher(
             streams, daemon=self.member, metrics=self.metrics, limits=limits, wall_ms=wall_ms, on_settled=self._settled
         )
+        pauses = Pauses(session)
+        self.paused = PausedTables(pauses, metrics=self.metrics)
         shop = Workshop(
             daemon=self.member,
             files=files,
@@ -94,6 +98,7 @@ class Daemon:
             file_system=file_system,
             leases=self._leases,
             locations=TableLocations(pointers),
+            paused=self.paused,
             publisher=self.publisher,
             metrics=self.metrics,
             limits=limits,
@@ -137,7 +142,8 @@ class Daemon:
             )
         )
         survey = Survey(
-            shop, self.lanes, shards=settings.daemon.shards, membership=self._membership, streams=streams
+            shop, self.lanes, shards=settings.daemon.shards, membership=self._membership, pauses=pauses,
+            streams=streams,
         )  # fmt: skip
         asked = settings.http.prometheus_url
         self.http = HttpServer(
@@ -158,9 +164,11 @@ class Daemon:
         url = None if self._settings.http.port < 0 else await self.http.start()
         info = msgspec.json.encode({"version": VERSION, "http": url})
         await self._join(info)
+        await self.paused.look_again()
         self._started = True
         for name, work in (
             ("publisher", self.publisher.run()),
+            ("pauses", self.paused.run()),
             ("ownership", self.ownership.run()),
             ("intake", self.intake.run()),
             ("lane sweep", self.lanes.sweep()),

@@ -5,7 +5,8 @@ Synchronous. What cannot be told is left out, never guessed: a journal that ends
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final, Literal
 
 import msgspec
@@ -20,7 +21,10 @@ from firn.model.identifiers import intent_id_ms
 from firn.model.journal import Decided, Segment
 from firn.model.metadata import TableMetadata
 from firn.model.outcome import Committed, Outcome, Rejected
+from firn.model.pause import Pause
 from firn.storage.journal import JournalFiles
+
+NO_PAUSES: Final[Mapping[str, Pause]] = MappingProxyType({})
 
 LISTED_MAX: Final = 100
 """Snapshots and intents listed; counts say how many there are."""
@@ -80,13 +84,21 @@ class Now(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_defaul
     in_history_of: tuple[str, ...] = ()
 
 
+class PausedTable(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
+    """A table that an intent waits for, and who paused it."""
+
+    table: str
+    pause: Pause
+
+
 class Story(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_defaults=True):
     """Everything that is known of one intent.
 
     `made_ms` is the writer's clock, `submitted_ms` and places the queue's, all else the daemon's. `rebased_over` are
     the snapshots between its base and its own (of a rejected one: and the head it was judged on), newest first; None
     where it names no base, or they cannot be told any more. `entries` is every entry of it that still stands in the
-    queue. `winner` is the intent that came first, where the rejection names one that the journal knows.
+    queue. `winner` is the intent that came first, where the rejection names one that the journal knows. `paused` is
+    what holds it up, if an operator does.
     """
 
     intent_id: str
@@ -113,6 +125,7 @@ class Story(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_defa
     rebased_over_count: int = 0
     winner: Asked | None = None
     entries: tuple[Place, ...] = ()
+    paused: PausedTable | None = None
 
 
 class SnapshotStory(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_defaults=True):
@@ -145,8 +158,18 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     skew_ms: int
 
 
-def story_of(intent_id: str, *, sources: Sequence[Sources], outcome: Outcome | None, entries: Sequence[Place]) -> Story:
-    """The story of an intent; `sources` are the tables whose journals may have it, `outcome` what Redis has."""
+def story_of(
+    intent_id: str,
+    *,
+    sources: Sequence[Sources],
+    outcome: Outcome | None,
+    entries: Sequence[Place],
+    pauses: Mapping[str, Pause] = NO_PAUSES,
+) -> Story:
+    """The story of an intent; `sources` are the tables whose journals may have it, `outcome` what Redis has.
+
+    `pauses` are those of all tables: what an intent waits for that is not decided.
+    """
     story = Story(
         intent_id=intent_id, state="unknown", made_ms=intent_id_ms(intent_id), entries=tuple(entries), outcome=outcome
     )
@@ -154,14 +177,14 @@ def story_of(intent_id: str, *, sources: Sequence[Sources], outcome: Outcome | N
         found = find_decision(source.journal, source.head, intent_id, skew_ms=source.skew_ms)
         if found is not None:
             return _decided(story, source, *found)
-    story = _queued(story)
+    story = _queued(story, pauses)
     if outcome is None:
         return story
     told = msgspec.structs.replace(story, state="decided", table=story.table or outcome.table)
     return msgspec.structs.replace(told, prevents=_prevents(outcome))
 
 
-def _queued(story: Story) -> Story:
+def _queued(story: Story, pauses: Mapping[str, Pause]) -> Story:
     """What the queue tells of an intent that no journal has."""
     if not story.entries:
         return story
@@ -178,7 +201,17 @@ def _queued(story: Story) -> Story:
         submitted_ms=place.submitted_ms,
         entry=f"{place.stream}/{place.entry_id}",
         deliveries=place.deliveries,
+        paused=_paused(place, pauses),
     )
+
+
+def _paused(place: Place, pauses: Mapping[str, Pause]) -> PausedTable | None:
+    """What holds an intent up that is not decided: its table, or another one of a transaction."""
+    if place.state == "settled":
+        return None
+    named = [place.intent.table, *(member.table for member in place.intent.members)]
+    found = ((table, pauses[table]) for table in named if table in pauses)
+    return next((PausedTable(table=table, pause=pause) for table, pause in found), None)
 
 
 def _decided(story: Story, source: Sources, segment: Segment, decided: Decided) -> Story:

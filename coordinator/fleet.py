@@ -10,8 +10,10 @@ from typing import TypeVar
 import msgspec
 
 from firn.model.errors import FirnError
+from firn.model.pause import Pause
 from firn.storage.intent_streams import IntentStreams, ShardLag
 from firn.storage.membership import Membership
+from firn.storage.pauses import Pauses
 from firn.storage.pointers import Pointers
 
 T = TypeVar("T")
@@ -36,12 +38,13 @@ class Shard(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
 
 
 class Fleet(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
-    """Daemons, shards and what is wrong (`troubles`, in words)."""
+    """Daemons, shards, tables that are paused, and what is wrong (`troubles`, in words)."""
 
     members: tuple[Member, ...]
     shards: tuple[Shard, ...]
     tables: int
     troubles: tuple[str, ...]
+    paused: dict[str, Pause] = {}
 
     @property
     def waiting(self) -> int:
@@ -54,12 +57,15 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
         return max((shard.oldest_s for shard in self.shards if shard.oldest_s is not None), default=None)
 
 
-async def fleet_of(*, membership: Membership, pointers: Pointers, streams: IntentStreams, shards: int) -> Fleet:
+async def fleet_of(
+    *, membership: Membership, pointers: Pointers, pauses: Pauses, streams: IntentStreams, shards: int
+) -> Fleet:
     """Look at everything. A server that does not answer is a trouble, not an error."""
     troubles: list[str] = []
     owners: dict[int, str] = await _told(membership.owners(), {}, troubles)
     ids: list[str] = await _told(membership.members(), [], troubles)
     tables: list[str] = await _told(pointers.list(), [], troubles)
+    paused: dict[str, Pause] = await _told(pauses.all(), {}, troubles)
     members = await asyncio.gather(*(_member(membership, member, owners) for member in ids))
     lags = await _told(asyncio.gather(*(streams.lag(shard) for shard in range(shards))), None, troubles)
     now_ms = time.time() * 1000
@@ -77,8 +83,9 @@ async def fleet_of(*, membership: Membership, pointers: Pointers, streams: Inten
     if len(versions) > 1:
         troubles.append(f"daemons of several versions: {', '.join(versions)}")
     return Fleet(
-        members=tuple(members), shards=tuple(looked_at), tables=len(tables), troubles=tuple(dict.fromkeys(troubles))
-    )
+        members=tuple(members), shards=tuple(looked_at), tables=len(tables), troubles=tuple(dict.fromkeys(troubles)),
+        paused=paused,
+    )  # fmt: skip
 
 
 async def _told(work: Awaitable[T], otherwise: T, troubles: list[str]) -> T:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 import structlog
@@ -18,26 +18,28 @@ import structlog
 from firn.coordinator.lane_lock import LaneLock
 from firn.coordinator.lane_queue import LaneQueue
 from firn.coordinator.metrics import TableSize
+from firn.coordinator.paused_tables import TablePausedError
 from firn.coordinator.pending import Pending
 from firn.coordinator.replay.decision import Refused
 from firn.coordinator.replay.transaction import UnreadableTableError
-from firn.coordinator.table_commits import TableCommits
+from firn.coordinator.table_commits import TableCommits, transaction_in
 from firn.coordinator.workshop import Workshop
-from firn.model.errors import CorruptFile, Fenced, InvalidInput, Misconfigured, NotFound, Unavailable
+from firn.model.errors import CorruptFile, Fenced, FirnError, InvalidInput, Misconfigured, NotFound, Unavailable
 
 BACKOFF_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 """Waits after a failure that says nothing about the intents (a server does not answer)."""
 
 
 class Lane:
-    """The queue and the commit loop of one table."""
+    """The queue and the commit loop of one table. `give_back` takes what waits in the stream until a pause ends."""
 
-    def __init__(self, table: str, shop: Workshop) -> None:
+    def __init__(self, table: str, shop: Workshop, *, give_back: Callable[[Sequence[Pending]], None]) -> None:
         self.table = table
         self.unreadable: str | None = None
         self.stalled: str | None = None
         """What keeps the batch under way from its outcome, while it is tried again and again."""
         self._shop = shop
+        self._give_back = give_back
         self._queue = LaneQueue(limits=shop.limits, metrics=shop.metrics)
         self._arrived = asyncio.Event()
         self._retired = asyncio.Event()
@@ -62,7 +64,7 @@ class Lane:
     @property
     def depth(self) -> int:
         """Intents queued and not yet in a batch."""
-        return len(self._queue)
+        return len(self._queue) + self._queue.parked
 
     @property
     def size(self) -> TableSize | None:
@@ -72,7 +74,7 @@ class Lane:
     @property
     def idle(self) -> bool:
         """Nothing queued, nothing under way, no lock held."""
-        return not self._queue and not self._busy and not self._lock.has_lease
+        return not self.depth and not self._busy and not self._lock.has_lease
 
     def retire(self) -> list[Pending]:
         """Finish the batch under way, then end; what was queued behind it is returned, undecided.
@@ -92,9 +94,13 @@ class Lane:
                 if not self._queue:
                     await self._wait()
                     continue
+                if self.table in self._shop.paused:
+                    self._give_back(self._queue.clear())
+                    await self._lock.let_go()
+                    continue
                 await self._pace()
                 batch = self._queue.next_batch(now_ms=self._shop.wall_ms())
-                if not batch:
+                if not batch or self._waits_for_another(batch):
                     continue
                 self._busy = True
                 self._began_at = time.monotonic()
@@ -108,6 +114,19 @@ class Lane:
                 await self._lock.give_way()
         finally:
             await self._lock.let_go()
+
+    def look_at_pauses(self) -> None:
+        """Tables were paused or resumed: what waits for one may be due now."""
+        self._queue.unpark()
+        self._arrived.set()
+
+    def _waits_for_another(self, batch: Sequence[Pending]) -> bool:
+        """Park a transaction that would change another table that is paused: the others of this table go on."""
+        transaction = transaction_in(batch)
+        if transaction is None or not any(table in self._shop.paused for table in transaction.changed_tables):
+            return False
+        self._queue.park(batch)
+        return True
 
     async def _pace(self) -> None:
         """Let more gather, where the table does not want to be swapped so often (`firn.max-swaps-per-second`)."""
@@ -146,6 +165,12 @@ class Lane:
                 await self._lock.give_way()
                 await asyncio.sleep(BACKOFF_S[min(failures, len(BACKOFF_S) - 1)])
                 failures += 1
+            except TablePausedError as error:
+                self._commits.doubt()
+                if await self._stands_still(batch, error):
+                    return
+                await asyncio.sleep(BACKOFF_S[min(failures, len(BACKOFF_S) - 1)])
+                failures += 1
             except UnreadableTableError as error:
                 self._refuse_for_another(batch, error)
                 return
@@ -159,7 +184,26 @@ class Lane:
             else:
                 return
 
-    # -- the lock and the state ------------------------------------------------------------------------------------
+    async def _stands_still(self, batch: list[Pending], error: TablePausedError) -> bool:
+        """Found paused before this daemon had heard of it: the batch goes back to where it waits.
+
+        False while the daemon cannot learn of it, or the pause has just ended: the batch is to be tried again.
+        """
+        await self._lock.let_go()
+        if self._retired.is_set():
+            self.given_up.extend(batch)
+            return True
+        try:
+            await self._shop.paused.look_again()
+        except FirnError as reading:
+            self._log.warning("pauses not read", reason=str(reading))
+        if error.table not in self._shop.paused:
+            return False
+        if error.table == self.table:
+            self._give_back(batch)
+        else:
+            self._queue.park(batch)
+        return True
 
     # -- what cannot be committed ----------------------------------------------------------------------------------
 

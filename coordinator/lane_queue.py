@@ -3,6 +3,9 @@
 First come, first served within a priority; maintenance yields to ingest, for a bounded time. Never overtaken are what
 changes where the table is (a batch of its own) and earlier intents of the same streaming writer. An intent whose
 deadline has passed goes into the next batch, wherever it stands, with a refusal. See docs/decisions/0008-fairness.md.
+
+A transaction that waits for another table to be resumed is *parked*: it keeps its place before the others, but they do
+not wait for it, unless they are later epochs of its streaming writer. See docs/decisions/0013-pause-and-recovery.md.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ import heapq
 import itertools
 import time
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -79,6 +82,10 @@ class Line:
             if not self._writers[writer]:
                 del self._writers[writer]
 
+    def of_writers(self, writers: Collection[str]) -> list[_Place]:
+        """Where epochs of streaming writers wait in this line, in order."""
+        return [place for place in self._places if not place.taken and _epochs_of(place.pending) in writers]
+
     def has_writer(self, writer: str) -> bool:
         """Whether an epoch of a streaming writer waits in this line."""
         return writer in self._writers
@@ -115,12 +122,20 @@ class LaneQueue:
         self._numbers = itertools.count()
         self._count = 0
         self._bytes = 0
+        self._parked: list[Pending] = []
 
     def __len__(self) -> int:
+        """What may go into a batch: those that are parked do not count."""
         return self._count
 
+    @property
+    def parked(self) -> int:
+        """How many wait for other tables."""
+        return len(self._parked)
+
     def __iter__(self) -> Iterator[Pending]:
-        return (p for stretch in self._stretches for line in (stretch.ingest, stretch.maintenance) for p in line)
+        lines = (line for stretch in self._stretches for line in (stretch.ingest, stretch.maintenance))
+        return itertools.chain(self._parked, (p for line in lines for p in line))
 
     @property
     def bytes(self) -> int:
@@ -134,6 +149,9 @@ class LaneQueue:
 
     def put(self, pending: Pending) -> None:
         """Queue an intent behind the others of its priority."""
+        if self._parked and _epochs_of(pending) in self._parked_writers():
+            self._parked.append(pending)
+            return
         alone = is_alone(pending.decoded.intent)
         if alone or not self._stretches or self._stretches[-1].alone:
             self._stretches.append(_Stretch(alone=alone))
@@ -149,11 +167,31 @@ class LaneQueue:
             stretch = self._stretches[0]
             self._entered(stretch.line_of(pending).put(pending, first=True))
 
+    def park(self, pendings: Sequence[Pending]) -> None:
+        """Set intents that were in a batch aside until `unpark`, with the later epochs of their streaming writers."""
+        self._parked.extend(pendings)
+        writers = self._parked_writers()
+        if not writers:
+            return
+        for stretch in self._stretches:
+            for line in (stretch.ingest, stretch.maintenance):
+                for place in line.of_writers(writers):
+                    self._parked.append(self._remove(place))
+
+    def unpark(self) -> None:
+        """Queue what was parked again, before all others."""
+        parked, self._parked = self._parked, []
+        self.put_back(parked)
+
+    def _parked_writers(self) -> frozenset[str]:
+        return frozenset(writer for pending in self._parked if (writer := _epochs_of(pending)) is not None)
+
     def clear(self) -> list[Pending]:
         """Take everything out."""
         left = list(self)
         self._stretches.clear()
         self._deadlines.clear()
+        self._parked = []
         self._count = self._bytes = 0
         return left
 
@@ -185,11 +223,14 @@ class LaneQueue:
         if deadline_ms is not None and pending.verdict is None:
             heapq.heappush(self._deadlines, (deadline_ms, next(self._numbers), place))
 
-    def _take(self, place: _Place) -> Pending:
-        pending = place.pending
+    def _remove(self, place: _Place) -> Pending:
         place.line.take(place)
         self._count -= 1
-        self._bytes -= pending.decoded.size
+        self._bytes -= place.pending.decoded.size
+        return place.pending
+
+    def _take(self, place: _Place) -> Pending:
+        pending = self._remove(place)
         waited_s = time.monotonic() - pending.taken_at
         self._metrics.stage_seconds.labels("wait").observe(waited_s)
         if pending.decoded.intent.priority == "maintenance":

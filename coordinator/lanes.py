@@ -41,6 +41,7 @@ class Lanes:
         self._held: dict[str, _Held] = {}
         self._bytes = 0
         self._given_up: set[int] = set()
+        shop.paused.on_change(self._on_pauses)
         self._log = structlog.get_logger()
 
     def put(self, pending: Pending) -> None:
@@ -53,15 +54,23 @@ class Lanes:
 
     def has_room(self, table: str) -> bool:
         """Whether a table's lane may take another intent: it may hold as many bytes as are free, so there are always
-        some for a lane that holds none.
+        some for a lane that holds none. One of a paused table takes nothing: its intents wait in their stream.
         """
+        if table in self._shop.paused:
+            return False
         held, free = self._held.get(table, _NOTHING), self._shop.limits.buffered_bytes_max - self._bytes
         return held.intents < self._shop.limits.lane_intents_max and held.bytes < free
 
     def has_drained(self, table: str) -> bool:
         """Whether a lane that was full has room for so much that it is worth reading."""
+        if table in self._shop.paused:
+            return False
         held, free = self._held.get(table, _NOTHING), self._shop.limits.buffered_bytes_max - self._bytes
         return 2 * held.intents <= self._shop.limits.lane_intents_max and 2 * held.bytes < free
+
+    def is_paused(self, table: str) -> bool:
+        """Whether an operator has paused the table: nothing is to be taken for it."""
+        return table in self._shop.paused
 
     def admit(self, shard: int, entry_id: str, *, table: str | None, size: int) -> None:
         """Count an entry as under way, until `settled`; `table` None: it will be in no lane."""
@@ -166,11 +175,15 @@ class Lanes:
             await self.retire({table for table, lane in self._lanes.items() if lane.idle})
 
     def _start(self, table: str) -> Lane:
-        lane = self._lanes[table] = Lane(table, self._shop)
+        lane = self._lanes[table] = Lane(table, self._shop, give_back=self._give_up)
         task = self._tasks[table] = asyncio.create_task(lane.run(), name=f"lane {table}")
         task.add_done_callback(lambda done: self._ended(table, lane, done))
         self._shop.metrics.lanes.set(len(self._lanes))
         return lane
+
+    def _on_pauses(self) -> None:
+        for lane in self._lanes.values():
+            lane.look_at_pauses()
 
     def _ended(self, table: str, lane: Lane, task: asyncio.Task[None]) -> None:
         """A lane must not die; when one does, its entries stay pending, and are read again."""

@@ -130,7 +130,7 @@ class Metrics:
             "firn_buffered_bytes", "Payload bytes of intents taken and not yet decided.", registry=self.registry
         )
         self.held_back_intents = Gauge(
-            "firn_held_back_intents", "Entries of tables that are paused or whose lanes are full: they wait in their streams.",
+            "firn_held_back_intents", "Entries that wait in their streams: of paused tables, and where lanes are full.",
             registry=self.registry,
         )  # fmt: skip
         self.unreadable_tables = Gauge(

@@ -14,6 +14,12 @@ ENTRIES_MAX: Final = 50_000
 """Entries of one stream that are looked at; behind them nothing is found."""
 
 
+class Member(msgspec.Struct, frozen=True):
+    """A member of a transaction, as far as it says whom it concerns."""
+
+    table: str
+
+
 class Glance(msgspec.Struct, frozen=True, rename="kebab"):
     """What can be told of an intent without checking it."""
 
@@ -24,6 +30,7 @@ class Glance(msgspec.Struct, frozen=True, rename="kebab"):
     priority: str = "ingest"
     base_snapshot_id: int | None = None
     branch: str | None = None
+    members: tuple[Member, ...] = ()
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_defaults=True):

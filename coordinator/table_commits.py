@@ -19,6 +19,7 @@ from firn.coordinator.commit import Part, Plan, Prepared, is_light, prepare
 from firn.coordinator.lane_lock import LaneLock
 from firn.coordinator.lane_queue import LaneQueue, unless_late
 from firn.coordinator.metrics import TableSize
+from firn.coordinator.paused_tables import TablePausedError
 from firn.coordinator.pending import Pending
 from firn.coordinator.rename_commit import prepare_rename, rename_in
 from firn.coordinator.repeats import all_new, sort_out
@@ -94,7 +95,10 @@ class TableCommits:
         return (*queued, *await self._shop.waiting(self.table))
 
     async def settle(self, batch: list[Pending]) -> None:
-        """Attempts until every intent of the batch has its outcome; `batch` keeps those that have none yet."""
+        """Attempts until every intent of the batch has its outcome; `batch` keeps those that have none yet.
+
+        Raises TablePausedError before anything is read of a table that is paused, its own or another of a transaction.
+        """
         shop, limits = self._shop, self._shop.limits
         batch_id = uuid7(now_ms=shop.wall_ms(), entropy=secrets.token_bytes(10))
         retried: list[Retried] = []
@@ -286,6 +290,8 @@ class TableCommits:
             versioned = await self._shop.catalogs.read(self.table)
         except NotFound:
             versioned = None
+        if versioned is not None and versioned.pointer.paused is not None:
+            raise TablePausedError(self.table, versioned.pointer.paused)
         await self._timed("load", asyncio.to_thread(self._state.load, versioned))
         self._followed = lease.token
 

@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from firn.coordinator.paused_tables import TablePausedError
 from firn.coordinator.replay.transaction import UNREADABLE, Seen, UnreadableTableError
 from firn.coordinator.table_catalogs import TableCatalogs
 from firn.coordinator.table_reader import TableReader
@@ -69,7 +70,8 @@ class TransactionTables:
     async def read(self, transaction: Transaction) -> Others:
         """All tables but the first, as they are now; call it under their locks.
 
-        Raises UnreadableTableError for one that does not pass its checks, Unavailable.
+        Raises UnreadableTableError for one that does not pass its checks, TablePausedError for one that is to be
+        changed and is paused, Unavailable.
         """
         changed = [name for name in transaction.changed_tables if name != transaction.table]
         states = {name: await self._follow(name) for name in changed}
@@ -103,6 +105,8 @@ class TransactionTables:
                 versioned = await self._catalogs.read(table)
             except NotFound:
                 versioned = None
+            if versioned is not None and versioned.pointer.paused is not None:
+                raise TablePausedError(table, versioned.pointer.paused)
             await asyncio.to_thread(state.load, versioned)
         except UNREADABLE as error:
             raise UnreadableTableError(table, error) from error

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import msgspec
 
 from firn.coordinator.metrics import Metrics
+from firn.coordinator.paused_tables import PausedTables
 from firn.coordinator.pending import Pending
 from firn.coordinator.publish import Publisher
 from firn.coordinator.replay.holds import Hold
@@ -35,6 +36,7 @@ class Workshop(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     file_system: FileSystemTables
     leases: Leases
     locations: TableLocations
+    paused: PausedTables
     publisher: Publisher
     metrics: Metrics
     limits: Limits

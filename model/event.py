@@ -1,9 +1,9 @@
 """Events for live consumers: CloudEvents 1.0 in structured JSON, a projection of the journal.
 
 Types: ``firn.table.committed`` and ``firn.view.committed`` (one per swap that changed metadata: the metadata log),
-``firn.intent.rejected`` (one per rejection: the conflict log), ``firn.intent.dead-lettered`` and
-``firn.reservation.disturbed``. An event's id is derived from the batch or intent, so that a consumer can drop one that
-is delivered twice.
+``firn.intent.rejected`` (one per rejection: the conflict log), ``firn.intent.dead-lettered``,
+``firn.reservation.disturbed``, and what operators did: ``firn.table.paused``, ``firn.table.resumed``. An event's id is
+derived from the batch or intent, so that a consumer can drop one that is delivered twice.
 """
 
 from __future__ import annotations
@@ -113,6 +113,19 @@ def disturbance_event(reservation: Reservation, disturbance: Disturbance, *, dae
 
 
 def events_of(segment: Segment, *, events_bytes_max: int) -> tuple[Event, ...]:
+def pause_event(table: str, pause: Pause, *, paused: bool) -> Event:
+    """The event that an operator paused a table, or resumed it (then `pause` says who did, and when)."""
+    what = "paused" if paused else "resumed"
+    return Event(
+        id=f"{what}/{table}/{pause.since_ms}",
+        source=f"{SOURCE}/{pause.by}",
+        type=f"firn.table.{what}",
+        subject=table,
+        time=_time(pause.since_ms),
+        data=msgspec.to_builtins(pause),
+    )
+
+
     """All events that one segment projects to."""
     first = table_event(segment, events_bytes_max=events_bytes_max)
     batch = segment.batch

@@ -13,6 +13,7 @@ import msgspec
 import structlog
 
 from firn.model.errors import CorruptFile, Fenced, InvalidInput, Misconfigured, NotFound, Unavailable, UnknownOutcome
+from firn.model.pause import Pause
 from firn.storage.leases import Lease
 from firn.storage.sessions import (
     MULTI_ANY_VERSION,
@@ -49,8 +50,8 @@ class Pointer(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     `journal_head` is the newest journal segment. `watermarks` maps ``<stream epoch>/<shard>`` to the last stream entry
     that is decided. A `dropped` table's pointer stays, so that its journal does: what was committed to it is still
     answered; `renamed_to` is the name under which it goes on, if it does. `also_at` are places beside `location` in
-    which the table has files: where it was before, where its properties put files. Members that this version does not
-    know are kept in `extra`.
+    which the table has files: where it was before, where its properties put files. While it is `paused`, nothing is
+    decided on it (`firn.storage.pauses`). Members that this version does not know are kept in `extra`.
     """
 
     table: str
@@ -65,6 +66,7 @@ class Pointer(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     dropped: bool = False
     also_at: tuple[str, ...] = ()
     renamed_to: str | None = None
+    paused: Pause | None = None
     extra: dict[str, Any] = {}
 
 

@@ -21,6 +21,7 @@ from firn.coordinator.version import VERSION
 from firn.model.errors import FirnError
 from firn.model.identifiers import uuid7
 from firn.storage.membership import Membership
+from firn.storage.pauses import Pauses
 from firn.storage.pointers import Pointers
 
 SKEW_S_MAX: Final = 5.0
@@ -118,7 +119,7 @@ async def _zookeeper(reach: Reach) -> list[Finding]:
 async def _daemons(reach: Reach) -> list[Finding]:
     async with reach.session() as session, reach.streams() as streams:
         fleet = await fleet_of(
-            membership=Membership(session), pointers=Pointers(session), streams=streams,
+            membership=Membership(session), pointers=Pointers(session), pauses=Pauses(session), streams=streams,
             shards=await shards_of(streams),
         )  # fmt: skip
     findings = [

@@ -19,7 +19,9 @@ from firn.coordinator.queue_look import Place, places_of
 from firn.model.errors import CorruptFile, InvalidInput, NotFound, Unavailable
 from firn.model.identifiers import is_intent_id
 from firn.model.outcome import Outcome, decode_outcome
+from firn.model.pause import Pause
 from firn.model.sharding import shard_of
+from firn.storage.pauses import Pauses
 from firn.storage.pointers import Pointer
 
 RENAMES_MAX: Final = 10
@@ -54,7 +56,10 @@ def explain(reach: Reach, *, intent_id: str | None, snapshot_id: int | None, tab
 def _intent(reach: Reach, intent_id: str, table: str | None) -> int:
     outcome, entries = _in_redis(reach, intent_id, table)
     table = table or (outcome.table if outcome is not None else None) or _table_of(entries)
-    story = story_of(intent_id, sources=_sources(reach, intent_id, table), outcome=outcome, entries=entries)
+    story = story_of(
+        intent_id, sources=_sources(reach, intent_id, table), outcome=outcome, entries=entries,
+        pauses=reach.run(_pauses(reach)) if entries and outcome is None else {},
+    )  # fmt: skip
     if reach.output.as_json:
         reach.output.document(story)
     reach.output.lines(story_lines(story, now_ms=now_ms()))
@@ -76,6 +81,11 @@ def _in_redis(reach: Reach, intent_id: str, table: str | None) -> tuple[Outcome 
     except Unavailable as error:
         complain(f"firn: only the journals were looked at: {one_line(str(error))}")
         return None, []
+
+
+async def _pauses(reach: Reach) -> dict[str, Pause]:
+    async with reach.session() as session:
+        return await Pauses(session).all()
 
 
 def _table_of(entries: Sequence[Place]) -> str | None:

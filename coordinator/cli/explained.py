@@ -83,6 +83,13 @@ def _undecided(story: Story, *, now_ms: int) -> Iterator[Line]:
             "outcome", "told already; Redis has let it go, and no journal that was looked at has it", style="yellow"
         )
         return
+    if story.paused is not None:
+        pause = story.paused.pause
+        yield Line(
+            "waits because",
+            f"{story.paused.table} is paused by {pause.by} since {time_of(pause.since_ms)}: {pause.reason}",
+            style="yellow",
+        )
     yield Line("before it", f"{plural(place.before_table, 'intent')} of its table, {place.before_shard} in its stream")
 
 

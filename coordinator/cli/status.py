@@ -15,10 +15,13 @@ from rich.text import Text
 
 from firn.coordinator.cli.exits import EXIT_NO, EXIT_OK
 from firn.coordinator.cli.output import Column, complain
+from firn.coordinator.cli.pausing import pause_text
 from firn.coordinator.cli.reach import Reach, reaching, shards_of
-from firn.coordinator.cli.text import one_line, plural, shown, span_of
+from firn.coordinator.cli.text import one_line, plural, shown, span_of, time_of
 from firn.coordinator.fleet import Fleet, Shard, fleet_of
+from firn.model.pause import Pause
 from firn.storage.membership import Membership
+from firn.storage.pauses import Pauses
 from firn.storage.pointers import Pointers
 
 REFRESH_S: Final = 1.0
@@ -28,6 +31,7 @@ SHARD_COLUMNS: Final = (
     Column("SHARD", right=True), Column("READ BY"), Column("NOT DELIVERED", right=True),
     Column("UNDER WAY", right=True), Column("OLDEST", right=True), Column("EVER ADDED", right=True),
 )  # fmt: skip
+PAUSE_COLUMNS: Final = (Column("PAUSED"), Column("SINCE"), Column("BY"), Column("WHY", long=True))
 
 
 @click.command()
@@ -39,7 +43,7 @@ def status(reach: Reach, *, every: bool) -> int:
     if reach.output.as_json:
         reach.output.document(
             {"daemons": fleet.members, "shards": fleet.shards, "tables": fleet.tables, "waiting": fleet.waiting,
-             "oldest-s": fleet.oldest_s, "troubles": fleet.troubles}
+             "oldest-s": fleet.oldest_s, "paused": fleet.paused, "troubles": fleet.troubles}
         )  # fmt: skip
     reach.output.say(_headline(fleet))
     reach.output.say()
@@ -48,6 +52,9 @@ def status(reach: Reach, *, every: bool) -> int:
     if shards:
         reach.output.say()
         reach.output.grid(SHARD_COLUMNS, map(_shard_row, shards), empty="")
+    if fleet.paused:
+        reach.output.say()
+        reach.output.grid(PAUSE_COLUMNS, (_pause_row(*item) for item in fleet.paused.items()), empty="")
     for trouble in fleet.troubles:
         complain(f"firn: {one_line(trouble)}")
     return EXIT_NO if fleet.troubles else EXIT_OK
@@ -67,7 +74,7 @@ def top(reach: Reach, *, rounds: int | None) -> None:
 async def _look(reach: Reach) -> Fleet:
     async with reach.session() as session, reach.streams() as streams:
         return await fleet_of(
-            membership=Membership(session), pointers=Pointers(session), streams=streams,
+            membership=Membership(session), pointers=Pointers(session), pauses=Pauses(session), streams=streams,
             shards=await shards_of(streams),
         )  # fmt: skip
 
@@ -75,12 +82,15 @@ async def _look(reach: Reach) -> Fleet:
 async def _watch(reach: Reach, rounds: int | None) -> None:
     before: tuple[float, dict[int, int]] | None = None
     async with reach.session() as session, reach.streams() as streams:
-        membership, pointers, shards = Membership(session), Pointers(session), await shards_of(streams)
+        membership, pointers, pauses = Membership(session), Pointers(session), Pauses(session)
+        shards = await shards_of(streams)
         with Live(refresh_per_second=4, transient=False) as live:
             turn = 0
             while rounds is None or turn < rounds:
                 turn += 1
-                fleet = await fleet_of(membership=membership, pointers=pointers, streams=streams, shards=shards)
+                fleet = await fleet_of(
+                    membership=membership, pointers=pointers, pauses=pauses, streams=streams, shards=shards
+                )
                 now = time.monotonic()
                 added = {s.number: s.lag.entries_added for s in fleet.shards if s.lag is not None}
                 rates = {} if before is None else _rates(before[1], added, seconds=now - before[0])
@@ -104,7 +114,9 @@ def _screen(fleet: Fleet, rates: dict[int, float]) -> Group:
     daemons = _drawn(DAEMON_COLUMNS, [_daemon_row(fleet, i) for i in range(len(fleet.members))])
     busy = sorted(fleet.shards, key=lambda s: (-rates.get(s.number, 0.0), -(s.oldest_s or 0.0), s.number))
     rows = [(*_shard_row(shard), f"{rates.get(shard.number, 0.0):,.0f}") for shard in busy]
-    return Group(head, *troubles, Text(), daemons, Text(), _drawn((*SHARD_COLUMNS, Column("IN/S", right=True)), rows))
+    pauses = [Text(shown(f"{table} {pause_text(pause)}"), style="yellow") for table, pause in fleet.paused.items()]
+    shards = _drawn((*SHARD_COLUMNS, Column("IN/S", right=True)), rows)
+    return Group(head, *troubles, *pauses, Text(), daemons, Text(), shards)
 
 
 def _drawn(columns: Sequence[Column], rows: Sequence[Sequence[object]]) -> Table:
@@ -120,12 +132,17 @@ def _headline(fleet: Fleet) -> str:
     oldest = "" if fleet.oldest_s is None else f", the oldest for {span_of(round(fleet.oldest_s * 1000))}"
     state = "trouble" if fleet.troubles else "good"
     daemons, tables = plural(len(fleet.members), "daemon"), plural(fleet.tables, "table or view", "tables and views")
-    return f"{state}: {daemons}, {tables}, {plural(fleet.waiting, 'intent')} not settled{oldest}"
+    paused = f" ({len(fleet.paused)} paused)" if fleet.paused else ""
+    return f"{state}: {daemons}, {tables}{paused}, {plural(fleet.waiting, 'intent')} not settled{oldest}"
 
 
 def _daemon_row(fleet: Fleet, position: int) -> tuple[object, ...]:
     member = fleet.members[position]
     return member.id, member.version, member.http or "-", ", ".join(map(str, member.shards)) or "none"
+
+
+def _pause_row(table: str, pause: Pause) -> tuple[object, ...]:
+    return table, time_of(pause.since_ms), pause.by, pause.reason
 
 
 def _is_of_interest(shard: Shard) -> bool:

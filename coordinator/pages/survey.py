@@ -22,11 +22,13 @@ from firn.model.event import Event
 from firn.model.journal import Segment
 from firn.model.metadata import TableMetadata
 from firn.model.outcome import Outcome, Rejected, decode_outcome
+from firn.model.pause import Pause
 from firn.model.sharding import shard_of
 from firn.model.view import ViewMetadata
 from firn.storage.intent_streams import IntentStreams
 from firn.storage.leases import HolderInfo
 from firn.storage.membership import Membership
+from firn.storage.pauses import Pauses
 from firn.storage.pointers import Pointer
 
 EVENTS_MAX: Final = 5_000
@@ -46,6 +48,7 @@ class TableRow(msgspec.Struct, frozen=True, kw_only=True):
     pointer: Pointer | None
     owner: str | None
     depth: int
+    paused: Pause | None = None
     trouble: str | None = None
 
 
@@ -57,6 +60,7 @@ class TablePage(msgspec.Struct, frozen=True, kw_only=True):
     owner: str | None
     holder: HolderInfo | None
     depth: int
+    paused: Pause | None = None
     metadata: TableMetadata | None = None
     view: ViewMetadata | None = None
     graph: Graph | None = None
@@ -80,11 +84,20 @@ class Survey:
     """Answers the pages' questions from what one daemon is connected to; its own lanes are the only ones it sees."""
 
     def __init__(
-        self, shop: Workshop, lanes: Lanes, *, shards: int, membership: Membership, streams: IntentStreams
+        self,
+        shop: Workshop,
+        lanes: Lanes,
+        *,
+        shards: int,
+        membership: Membership,
+        pauses: Pauses,
+        streams: IntentStreams,
     ) -> None:
         self._shards = shards
         self._membership = membership
         self._pointers = shop.pointers
+        self._pauses = pauses
+        self._paused = shop.paused
         self._leases = shop.leases
         self._streams = streams
         self._reader = shop.reader
@@ -95,8 +108,9 @@ class Survey:
     async def fleet(self) -> Fleet:
         """Daemons, shards, lag. A server that does not answer is a trouble, not an error."""
         fleet = await fleet_of(
-            membership=self._membership, pointers=self._pointers, streams=self._streams, shards=self._shards
-        )
+            membership=self._membership, pointers=self._pointers, pauses=self._pauses, streams=self._streams,
+            shards=self._shards,
+        )  # fmt: skip
         unreadable = (f"table {table} cannot be read: {reason}" for table, reason in self._lanes.unreadable.items())
         stalled = (f"table {table} waits and is tried again: {why}" for table, why in self._lanes.stalled.items())
         return msgspec.structs.replace(fleet, troubles=(*fleet.troubles, *unreadable, *stalled))
@@ -124,6 +138,7 @@ class Survey:
             holder=await self._leases.holder(name),
             trouble=self._stalled(name),
             depth=self._lanes.depths.get(name, 0),
+            paused=self._paused.tables.get(name),
         )
         return await asyncio.to_thread(self._with_content, page)
 
@@ -164,7 +179,7 @@ class Survey:
             sources = [
                 Sources(table=pointer.table, journal=self._journal, head=head, metadata=metadata, skew_ms=self._skew_ms)
             ]
-        return story_of(intent_id, sources=sources, outcome=outcome, entries=entries)
+        return story_of(intent_id, sources=sources, outcome=outcome, entries=entries, pauses=self._paused.tables)
 
     async def events(self, *, limit: int) -> list[Event]:
         """The newest events, newest first."""
