@@ -16,6 +16,7 @@ import msgspec
 from firn.model.effects import effects_on
 from firn.model.journal import Segment, committed
 from firn.model.outcome import Rejected
+from firn.model.pause import Pause
 from firn.model.reservation import Disturbance, Reservation
 
 SOURCE: Final = "firn"
@@ -98,6 +99,19 @@ def rejection_event(
     )
 
 
+def pause_event(table: str, pause: Pause, *, paused: bool) -> Event:
+    """The event that an operator paused a table, or resumed it (then `pause` says who did, and when)."""
+    what = "paused" if paused else "resumed"
+    return Event(
+        id=f"{what}/{table}/{pause.since_ms}",
+        source=f"{SOURCE}/{pause.by}",
+        type=f"firn.table.{what}",
+        subject=table,
+        time=_time(pause.since_ms),
+        data=msgspec.to_builtins(pause),
+    )
+
+
 def disturbance_event(reservation: Reservation, disturbance: Disturbance, *, daemon: str) -> Event:
     """The event that a commit touched what somebody had reserved, for the holder who does not renew all the time."""
     reserved = msgspec.to_builtins(reservation)
@@ -113,19 +127,6 @@ def disturbance_event(reservation: Reservation, disturbance: Disturbance, *, dae
 
 
 def events_of(segment: Segment, *, events_bytes_max: int) -> tuple[Event, ...]:
-def pause_event(table: str, pause: Pause, *, paused: bool) -> Event:
-    """The event that an operator paused a table, or resumed it (then `pause` says who did, and when)."""
-    what = "paused" if paused else "resumed"
-    return Event(
-        id=f"{what}/{table}/{pause.since_ms}",
-        source=f"{SOURCE}/{pause.by}",
-        type=f"firn.table.{what}",
-        subject=table,
-        time=_time(pause.since_ms),
-        data=msgspec.to_builtins(pause),
-    )
-
-
     """All events that one segment projects to."""
     first = table_event(segment, events_bytes_max=events_bytes_max)
     batch = segment.batch

@@ -194,7 +194,8 @@ class Survey:
         except (NotFound, CorruptFile) as error:
             return TableRow(name=name, pointer=None, owner=owner, depth=depth, trouble=str(error))
         return TableRow(
-            name=name, pointer=pointer, owner=owner, depth=depth, trouble=self._lanes.unreadable.get(name) or self._stalled(name)
+            name=name, pointer=pointer, owner=owner, depth=depth, paused=self._paused.tables.get(name),
+            trouble=self._lanes.unreadable.get(name) or self._stalled(name),
         )  # fmt: skip
 
     def _stalled(self, table: str) -> str | None:
