@@ -141,7 +141,7 @@ class Metrics:
             registry=self.registry,
         )  # fmt: skip
         self.stalled_tables = Gauge(
-            "firn_stalled_tables", "Tables whose batch is tried again because a store or a server refuses what it needs.",
+            "firn_stalled_tables", "Tables whose batch is tried again: a store or a server refuses what it needs.",
             registry=self.registry,
         )  # fmt: skip
         self.zookeeper_connected = Gauge(

@@ -21,6 +21,8 @@ FOLDER: Final = Path(__file__).parent / "dashboards"
 COMMITTED: Final = 'sum(rate(firn_intents_total{outcome="committed"}[$__rate_interval]))'
 REJECTED: Final = 'sum(rate(firn_intents_total{outcome="rejected"}[$__rate_interval]))'
 
+REPEATED: Final = "sum(rate(firn_repeated_intents_total[$__rate_interval]))"
+
 SWAPS: Final = 'sum(rate(firn_batches_total{result="won"}[$__rate_interval]))'
 HITS: Final = "sum(rate(firn_cache_hits_total[$__rate_interval]))"
 
@@ -56,6 +58,12 @@ def fleet() -> Dashboard:
             (
                 "Now",
                 (
+                    number(
+                        "Alerts",
+                        'count(ALERTS{alertstate="firing", severity!="none"}) or vector(0)',
+                        bad=1,
+                        about="That are firing: docs/runbooks says what to do about each.",
+                    ),
                     number("Daemons", 'count(up{job="firn"} == 1) or vector(0)', about="That answer Prometheus."),
                     number(
                         "Shards that are read",
@@ -73,14 +81,30 @@ def fleet() -> Dashboard:
                         about="Daemons that Redis does not answer.",
                     ),
                     number(
-                        "Unreadable tables", "sum(firn_unreadable_tables)", bad=1, about="No commit is made on them."
+                        "Unreadable tables",
+                        "sum(firn_unreadable_tables)",
+                        bad=1,
+                        about="No commit is made on them: their files do not pass their checks.",
+                    ),
+                    number(
+                        "Stalled tables",
+                        "sum(firn_stalled_tables)",
+                        bad=1,
+                        about="Their batch is tried again and again. The Fleet page says what is in the way.",
                     ),
                 ),
             ),
             (
                 "Work",
                 (
-                    lines("Intents a second", Query(COMMITTED, "committed"), Query(REJECTED, "rejected"), unit="ops"),
+                    lines(
+                        "Intents a second",
+                        Query(COMMITTED, "committed"),
+                        Query(REJECTED, "rejected"),
+                        Query(REPEATED, "answered again"),
+                        unit="ops",
+                        about="Answered again: submitted once more after it had been decided.",
+                    ),
                     lines(
                         "Time to an outcome",
                         *quantiles("firn_intent_seconds"),
@@ -94,10 +118,47 @@ def fleet() -> Dashboard:
                         Query("sum(firn_held_back_intents)", "held back"),
                         stacked=True,
                     ),
+                ),
+            ),
+            (
+                "Trouble",
+                (
+                    lines(
+                        "Swaps that were not won",
+                        Query(
+                            'sum by (result) (rate(firn_batches_total{result!="won"}[$__rate_interval]))', "{{result}}"
+                        ),
+                        unit="ops",
+                        about="lost: another commit came first. fenced: the lock was gone. unknown: no answer.",
+                    ),
+                    lines("Dead letters", Query("sum by (rule) (increase(firn_dead_letters_total[5m]))", "{{rule}}")),
                     lines(
                         "Decided, not yet told",
                         Query("sum(firn_publish_queue_batches)", "batches"),
                         about="Committed, but Redis has not taken the outcomes yet.",
+                    ),
+                ),
+            ),
+            (
+                "Servers",
+                (
+                    lines(
+                        "Time to an answer, p95",
+                        Query(quantile(0.95, "firn_server_ping_seconds", by="server"), "{{server}}"),
+                        unit="s",
+                        about="Of a small question, every few seconds.",
+                    ),
+                    lines(
+                        "Memory of Redis",
+                        Query("max(firn_redis_memory_bytes)", "used"),
+                        Query("max(firn_redis_memory_max_bytes) > 0", "limit"),
+                        unit="bytes",
+                        about="At the limit it takes no more intents: nothing is evicted.",
+                    ),
+                    lines(
+                        "Redis writes to disk",
+                        Query("min by (file) (firn_redis_persisting)", "{{file}}"),
+                        about="0: the last write failed, or there is no append-only file.",
                     ),
                 ),
             ),
@@ -122,48 +183,6 @@ def fleet() -> Dashboard:
                         "ZooKeeper sessions",
                         Query("increase(firn_zookeeper_session_losses_total[5m])", "lost by {{instance}}"),
                         Query("increase(firn_zookeeper_reconnects_total[5m])", "connected again by {{instance}}"),
-                    ),
-                ),
-            ),
-            (
-                "Servers",
-                (
-                    lines(
-                        "Time to an answer, p95",
-                        Query(quantile(0.95, "firn_server_ping_seconds", by="server"), "{{server}}"),
-                        unit="s",
-                        about="Of a small question, every few seconds.",
-                    ),
-                    lines(
-                        "Memory of Redis",
-                        Query("max(firn_redis_memory_bytes)", "used"),
-                        Query("max(firn_redis_memory_max_bytes)", "limit"),
-                        unit="bytes",
-                        about="At the limit it takes no more intents: nothing is evicted. 0: there is no limit.",
-                    ),
-                    lines(
-                        "Redis writes to disk",
-                        Query("min by (file) (firn_redis_persisting)", "{{file}}"),
-                        about="0: the last write failed, or there is no append-only file.",
-                    ),
-                ),
-            ),
-            (
-                "Trouble",
-                (
-                    lines(
-                        "Swaps that were not won",
-                        Query(
-                            'sum by (result) (rate(firn_batches_total{result!="won"}[$__rate_interval]))', "{{result}}"
-                        ),
-                        unit="ops",
-                        about="lost: another commit came first. fenced: the lock was gone. unknown: no answer.",
-                    ),
-                    lines("Dead letters", Query("sum by (rule) (increase(firn_dead_letters_total[5m]))", "{{rule}}")),
-                    lines(
-                        "Repeats",
-                        Query("sum(rate(firn_repeated_intents_total[$__rate_interval]))", "answered again"),
-                        unit="ops",
                     ),
                 ),
             ),
@@ -197,19 +216,44 @@ def table() -> Dashboard:
                         about="Seconds spent per second, over all lanes.",
                     ),
                     spread("Time to an outcome", "firn_intent_seconds"),
-                    lines(
-                        "Intents in a batch",
-                        *quantiles("firn_batch_intents"),
-                        about="More waiting makes larger batches, not longer waits.",
-                    ),
+                ),
+            ),
+            (
+                "What it waits for",
+                (
                     lines(
                         "Waiting in lanes",
                         Query("sum(firn_queued_intents)", "of all tables"),
                         Query('firn_table_queued_intents{table=~"$table"}', "{{table}}"),
                         about="Tables for which ten or more wait are named.",
                     ),
-                    lines("Wait for the lock", *quantiles("firn_lock_wait_seconds"), unit="s"),
-                    lines("Lock held", *quantiles("firn_lock_hold_seconds"), unit="s"),
+                    lines(
+                        "Intents in a batch",
+                        Query(
+                            "sum(rate(firn_batch_intents_sum[$__rate_interval]))"
+                            " / (sum(rate(firn_batch_intents_count[$__rate_interval])) > 0)",
+                            "average",
+                        ),
+                        Query(f"clamp_min({quantile(0.99, 'firn_batch_intents')}, 1)", "p99"),
+                        about="More waiting makes larger batches, not longer waits.",
+                    ),
+                    lines(
+                        "The lock, p95",
+                        Query(quantile(0.95, "firn_lock_wait_seconds"), "waited for"),
+                        Query(quantile(0.95, "firn_lock_hold_seconds"), "held"),
+                        unit="s",
+                        about="Held for long is well while nobody waits: it is kept between batches.",
+                    ),
+                ),
+            ),
+            (
+                "What a commit carries, of the largest tables",
+                (
+                    lines("Snapshots", Query('firn_table_snapshots{table=~"$table"}', "{{table}}")),
+                    lines("Manifests of main", Query('firn_table_manifests{table=~"$table"}', "{{table}}")),
+                    lines(
+                        "Metadata file", Query('firn_table_metadata_bytes{table=~"$table"}', "{{table}}"), unit="bytes"
+                    ),
                 ),
             ),
             (
@@ -238,16 +282,6 @@ def table() -> Dashboard:
                     ),
                 ),
             ),
-            (
-                "What a commit carries, of the largest tables",
-                (
-                    lines("Snapshots", Query('firn_table_snapshots{table=~"$table"}', "{{table}}")),
-                    lines("Manifests of main", Query('firn_table_manifests{table=~"$table"}', "{{table}}")),
-                    lines(
-                        "Metadata file", Query('firn_table_metadata_bytes{table=~"$table"}', "{{table}}"), unit="bytes"
-                    ),
-                ),
-            ),
         ),
     )
 
@@ -263,7 +297,7 @@ def conflicts() -> Dashboard:
             (
                 "Now",
                 (
-                    number("Rejected, last hour", f"sum({hour})"),
+                    number("Rejected, last hour", f"round(sum({hour})) or vector(0)"),
                     number(
                         "Share rejected",
                         f"{REJECTED} / ({COMMITTED} + {REJECTED})",
@@ -273,10 +307,15 @@ def conflicts() -> Dashboard:
                     ),
                     number(
                         "Replayed batches, last hour",
-                        "sum(increase(firn_replays_total[1h]))",
+                        "round(sum(increase(firn_replays_total[1h])))",
                         about="Another commit came first; the batch was replayed and nobody noticed.",
                     ),
-                    number("Dead letters, last hour", "sum(increase(firn_dead_letters_total[1h]))", warn=1),
+                    number(
+                        "Dead letters, last hour",
+                        "round(sum(increase(firn_dead_letters_total[1h]))) or vector(0)",
+                        warn=1,
+                        about="What was no intent, or wrong in itself: `firn dead-letters`.",
+                    ),
                 ),
             ),
             (
@@ -284,12 +323,16 @@ def conflicts() -> Dashboard:
                 (
                     listing(
                         "Operation against operation, last hour",
-                        f"sort_desc(sum by (operation, against, rule) ({hour}) > 0)",
-                        about="The first lost, the second came first. `firn conflicts` names the writers.",
+                        f"sort_desc(round(sum by (operation, against, rule) ({hour})) > 0)",
+                        ("operation", "lost"),
+                        ("against", "came first"),
+                        ("rule", "rule"),
+                        about="`firn conflicts` names the writers. Against none: no commit was in the way.",
                     ),
                     listing(
                         "By rule, last hour",
-                        f"sort_desc(sum by (rule) ({hour}) > 0)",
+                        f"sort_desc(round(sum by (rule) ({hour})) > 0)",
+                        ("rule", "rule"),
                         about="docs/replay.md says what each rule protects.",
                     ),
                 ),
@@ -377,6 +420,21 @@ def capacity() -> Dashboard:
                         Query('sum(increase(firn_written_bytes_total{kind="journal"}[1d]))', "bytes"),
                         unit="bytes",
                     ),
+                ),
+            ),
+            (
+                "Memory",
+                (
+                    lines(
+                        "Of daemons", Query('process_resident_memory_bytes{job="firn"}', "{{instance}}"), unit="bytes"
+                    ),
+                    lines(
+                        "Of Redis",
+                        Query("max(firn_redis_memory_bytes)", "used"),
+                        Query("max(firn_redis_memory_max_bytes) > 0", "limit"),
+                        unit="bytes",
+                        about="At the limit it takes no more intents: nothing is evicted.",
+                    ),
                     lines(
                         "Manifests found in memory",
                         Query(
@@ -407,7 +465,6 @@ def capacity() -> Dashboard:
             (
                 "Processes",
                 (
-                    lines("Memory", Query('process_resident_memory_bytes{job="firn"}', "{{instance}}"), unit="bytes"),
                     lines(
                         "Processor",
                         Query('rate(process_cpu_seconds_total{job="firn"}[$__rate_interval])', "{{instance}}"),
@@ -415,6 +472,12 @@ def capacity() -> Dashboard:
                         about="One core each: near 100 % it is time for another daemon.",
                     ),
                     lines("Open files", Query('process_open_fds{job="firn"}', "{{instance}}")),
+                    lines(
+                        "Buffered",
+                        Query("firn_buffered_bytes", "{{instance}}"),
+                        unit="bytes",
+                        about="Payloads taken and not yet decided; bounded by limits.buffered-bytes-max.",
+                    ),
                 ),
             ),
         ),

@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 from grafana_foundation_sdk.builders import bargauge, common, dashboard, heatmap, prometheus, stat, table, timeseries
 from grafana_foundation_sdk.models.common import BigValueGraphMode, StackingMode
-from grafana_foundation_sdk.models.dashboard import DataSourceRef, Threshold, ThresholdsMode
+from grafana_foundation_sdk.models.dashboard import DataSourceRef, DataTransformerConfig, Threshold, ThresholdsMode
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
 SOURCE: Final = DataSourceRef(type_val="prometheus", uid="prometheus")
@@ -37,7 +37,7 @@ def number(
     steps += [Threshold(value=value, color=color) for value, color in ((warn, "orange"), (bad, "red")) if value]
     thresholds = dashboard.ThresholdsConfig().mode(ThresholdsMode.ABSOLUTE).steps(steps)
     panel = stat.Panel().unit(unit).thresholds(thresholds).graph_mode(BigValueGraphMode.AREA).reduce_options(_newest())
-    return _asked(_titled(panel, title, about=about, width=4, height=4), Query(query))
+    return _asked(_titled(panel, title, about=about, width=6, height=4), Query(query))
 
 
 def spread(title: str, metric: str, *, about: str = "") -> Any:
@@ -53,9 +53,20 @@ def bars(title: str, query: Query, *, unit: str = "short", about: str = "") -> A
     return _asked(_titled(panel, title, about=about, width=8, height=8), query, instant=True)
 
 
-def listing(title: str, query: str, *, about: str = "") -> Any:
-    """Labels and values as a table."""
-    panel = _titled(table.Panel(), title, about=about, width=12, height=8)
+def listing(title: str, query: str, *columns: tuple[str, str], about: str = "") -> Any:
+    """Labels, by the names that are given, and how many intents, as a table."""
+    titles = {**dict(columns), "Value": "intents"}
+    panel = table.Panel().with_transformation(
+        DataTransformerConfig(
+            id_val="organize",
+            options={
+                "excludeByName": {"Time": True},
+                "indexByName": {name: position for position, name in enumerate(titles)},
+                "renameByName": titles,
+            },
+        )
+    )
+    panel = _titled(panel, title, about=about, width=12, height=8)
     return _asked(panel, Query(query), instant=True, form=PromQueryFormat.TABLE)
 
 
