@@ -9,17 +9,30 @@ from typing import Any
 import click
 import msgspec
 
+from firn.model.errors import Misconfigured
+
 
 class LazyCommand(msgspec.Struct, frozen=True):
-    """Where a command is (`module` and `name` in it), and the line that help lists it with."""
+    """Where a command is (`module` and `name` in it), and the line that help lists it with.
+
+    `extra` is what has to be installed for it beside firn itself: ``spark`` is ``firn[spark]``.
+    """
 
     module: str
     name: str
     help: str
+    extra: str | None = None
 
     def load(self) -> click.Command:
-        """The command itself."""
-        command: click.Command = getattr(importlib.import_module(self.module), self.name)
+        """The command itself. Raises Misconfigured when a package that it needs is not installed."""
+        try:
+            command: click.Command = getattr(importlib.import_module(self.module), self.name)
+        except ModuleNotFoundError as error:
+            if self.extra is None:
+                raise
+            raise Misconfigured(
+                f"{error.name} is not installed here, and this command needs it: pip install 'firn[{self.extra}]'"
+            ) from error
         return command
 
 

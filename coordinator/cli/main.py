@@ -18,6 +18,7 @@ from firn.coordinator.cli.lazy_group import LazyCommand, LazyGroup
 from firn.model.errors import FirnError
 
 _HERE: Final = "firn.coordinator.cli"
+_PIPELINE: Final = "firn.pipeline.cli"
 
 COMMANDS: Final = {
     "serve": LazyCommand(f"{_HERE}.serve", "serve", "Run the daemon until SIGINT or SIGTERM, then drain and exit 0."),
@@ -42,14 +43,17 @@ COMMANDS: Final = {
     "reservations": LazyCommand(f"{_HERE}.reservations", "reservations", "Who is at work on a table."),
     "outcome": LazyCommand(f"{_HERE}.outcome", "outcome", "What became of an intent."),
     "conflicts": LazyCommand(f"{_HERE}.conflicts", "conflicts", "What was rejected and why, newest first."),
+    "report": LazyCommand(
+        f"{_PIPELINE}.report", "report", "Journals as a table for SQL, and what conflicts were about.", extra="spark"
+    ),
     "status": LazyCommand(f"{_HERE}.status", "status", "Daemons, shards, what waits; exits with 1 on trouble."),
+    "pause": LazyCommand(f"{_HERE}.pausing", "pause", "Commit nothing more to a table; its intents wait."),
+    "resume": LazyCommand(f"{_HERE}.pausing", "resume", "Let a paused table be committed to again."),
+    "drain": LazyCommand(f"{_HERE}.pausing", "drain_command", "Wait until a table's intents are decided, then pause."),
     "top": LazyCommand(f"{_HERE}.status", "top", "The fleet, live."),
     "lock": LazyCommand(f"{_HERE}.lock", "lock", "Who works on a table now, and how to end it."),
     "doctor": LazyCommand(f"{_HERE}.doctor", "doctor", "Check servers and settings, and say what to do about each."),
     "events": LazyCommand(f"{_HERE}.events", "events", "The newest events, or all from now on."),
-    "pause": LazyCommand(f"{_HERE}.pausing", "pause", "Commit nothing more to a table; its intents wait."),
-    "resume": LazyCommand(f"{_HERE}.pausing", "resume", "Let a paused table be committed to again."),
-    "drain": LazyCommand(f"{_HERE}.pausing", "drain_command", "Wait until a table's intents are decided, then pause."),
     "journal": LazyCommand(f"{_HERE}.journal", "journal", "The swaps of a table, newest first."),
     "dead-letters": LazyCommand(f"{_HERE}.dead_letters", "dead_letters", "Stream entries that were set aside."),
     "shard": LazyCommand(f"{_HERE}.shard", "shard", "The stream that a table's intents are added to."),
