@@ -46,6 +46,7 @@ def outcome_of(
                 replays=attempt.number,
                 latency_ms=latency_ms,
                 details=decision.details,
+                traceparent=intent.traceparent,
             )
         case Refused():
             return rejected_as(
@@ -82,6 +83,7 @@ def rejected_as(
         details=refused.details,
         batch=batch,
         latency_ms=latency_ms,
+        traceparent=intent.traceparent,
     )
 
 

@@ -26,6 +26,8 @@ from firn.model.intent import OPERATIONS
 from firn.model.journal import Batch, Segment
 from firn.model.limits import Limits
 from firn.model.outcome import Committed, Outcome, Rejected, encode_outcome
+from firn.model.planned_on import trace_of
+from firn.model.traceparent import trace_id_in
 from firn.storage.intent_streams import Entry, IntentStreams, Settlement, TablePlace
 
 OUTCOME_TTL_S = 24 * 3600
@@ -35,6 +37,12 @@ SETTLE_BATCH_MAX = 1_000
 RETRY_S = (0.05, 0.1, 0.2, 0.5, 1.0)
 DEAD_LETTER_PAYLOAD_MAX = 64 * 1024
 """Bytes of the payload kept in a dead letter: the error says what is wrong, this shows where it came from."""
+
+TRACES_LOGGED = 20
+"""Intents of a batch whose traces are logged."""
+
+TRACE_CHARACTERS_MAX = 64
+"""A trace's name has 32; in a summary it may be anything."""
 
 
 class _Parcel(msgspec.Struct, frozen=True, eq=False):
@@ -87,6 +95,7 @@ class Publisher:
             [p.taken_at for p in pendings],
             places=_places(segment.batch),
         )
+        self._log_traces(segment)
 
     def announce(self, segment: Segment) -> None:
         """What a won transaction has to say of a table other than its first: who asked for it is told by that."""
@@ -117,6 +126,12 @@ class Publisher:
         if dead_letter:
             settlement = self._set_aside(settlement, pending, outcome)
         self._put((settlement,), (), [pending.taken_at])
+        trace = trace_of(pending.decoded.intent)
+        if trace is not None:
+            self._log.info(
+                "traced intent refused", table=outcome.table, intent_id=outcome.intent_id, rule=outcome.rule,
+                trace_id=trace_id_in(trace)[:TRACE_CHARACTERS_MAX],
+            )  # fmt: skip
 
     def dead_letter(
         self, entry: Entry, *, rule: str, message: str, identity: tuple[str | None, str | None, str | None], epoch: str
@@ -185,6 +200,16 @@ class Publisher:
             for taken_at in parcel.taken_at:
                 self._metrics.intent_seconds.observe(now - taken_at)
         self._on_settled([(s.shard, s.entry_id) for s in settlements])
+
+    def _log_traces(self, segment: Segment) -> None:
+        """Which traces are in a batch, with what all other lines of the log about it have: its id, and its table."""
+        traces = {d.intent_id: trace_id_in(d.trace_id) for d in segment.decided if d.trace_id is not None}
+        if traces:
+            shown = {intent_id: traces[intent_id][:TRACE_CHARACTERS_MAX] for intent_id in list(traces)[:TRACES_LOGGED]}
+            batch = segment.batch
+            self._log.info(
+                "traced intents decided", table=batch.table, batch=batch.batch, traced=len(traces), traces=shown
+            )
 
     def _put(
         self,

@@ -15,15 +15,19 @@ import msgspec
 
 from firn.model.effects import effects_on
 from firn.model.journal import Segment, committed
-from firn.model.outcome import Rejected
+from firn.model.outcome import Committed, Rejected
 from firn.model.pause import Pause
 from firn.model.reservation import Disturbance, Reservation
+from firn.model.traceparent import trace_id_in
 
 SOURCE: Final = "firn"
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """One CloudEvent; `subject` is the table or view."""
+    """One CloudEvent; `subject` is the table or view.
+
+    `traceparent` (an extension of CloudEvents) is there where the event is of one intent that carried it.
+    """
 
     specversion: str = "1.0"
     id: str
@@ -32,6 +36,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     subject: str
     time: str
     datacontenttype: str = "application/json"
+    traceparent: str | msgspec.UnsetType = msgspec.UNSET
     data: dict[str, Any]
 
 
@@ -69,8 +74,16 @@ def table_event(segment: Segment, *, events_bytes_max: int) -> Event | None:
             "retried": len(segment.retried),
             "journal-segment": segment.location,
         }
+        | _traces(segment, fit=fit)
         | ({} if batch.transaction is None else {"transaction": batch.transaction, "tables": _tables(segment)}),
     )
+
+
+def _traces(segment: Segment, *, fit: int) -> dict[str, Any]:
+    """The traces of what was committed, cut as the intents are; nothing when no intent carried one."""
+    kept = (d.trace_id for d in segment.decided if d.trace_id is not None and isinstance(d.outcome, Committed))
+    traces = list(dict.fromkeys(map(trace_id_in, kept)))
+    return {"trace-ids": traces[:fit]} if traces else {}
 
 
 def _tables(segment: Segment) -> list[str]:
@@ -95,6 +108,7 @@ def rejection_event(
         type="firn.intent.dead-lettered" if dead_letter else "firn.intent.rejected",
         subject=outcome.table,
         time=_time(timestamp_ms),
+        traceparent=outcome.traceparent or msgspec.UNSET,
         data=msgspec.to_builtins(outcome) | {name: value for name, value in asked.items() if value is not None},
     )
 

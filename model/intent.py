@@ -98,11 +98,11 @@ def encode_intent(intent: Intent) -> bytes:
 
 
 def digest_of(intent: Intent) -> str:
-    """Identity of the content: 128 bits in hexadecimal over everything but `reply_to` and `digest`.
+    """Identity of the content: 128 bits in hexadecimal over everything but `reply_to`, `traceparent` and `digest`.
 
-    `reply_to` is left out because a writer that restarts may resubmit the same intent from another process.
+    The first two are left out because a writer that restarts may resubmit the same intent from another process.
     """
-    bare = msgspec.structs.replace(intent, reply_to=None, digest=None)
+    bare = msgspec.structs.replace(intent, reply_to=None, traceparent=None, digest=None)
     return hashlib.blake2b(_CANONICAL.encode(bare), digest_size=16).hexdigest()
 
 

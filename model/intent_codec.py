@@ -34,6 +34,7 @@ from firn.model.limits import Limits
 from firn.model.operations.common import Operation
 from firn.model.operations.transaction import Transaction
 from firn.model.operations.views import RenameView
+from firn.model.traceparent import is_traceparent
 from firn.model.transaction_check import check_transaction, with_member_ids
 
 _UNKNOWN_FIELD: Final = re.compile(r"Object contains unknown field `(.*?)`")
@@ -177,6 +178,13 @@ def _checked(intent: Intent, limits: Limits, reply_prefix: str) -> Intent:
             f"must begin with {reply_prefix!r}, then at most 200 of A-Z a-z 0-9 . _ : -",
             rule="invalid-reply-to",
             where="reply-to",
+        )
+    if intent.traceparent is not None and not is_traceparent(intent.traceparent):
+        raise InvalidIntent(
+            f"{intent.traceparent[:80]!r} is no W3C traceparent",
+            rule="invalid-field",
+            where="traceparent",
+            hint="00-<32 hexadecimal digits>-<16 of them>-<2 of them>, in lower case; or leave it out",
         )
     if intent.writer_sequence is not None and intent.writer is None:
         raise InvalidIntent("is given without a writer", rule="invalid-field", where="writer-sequence")

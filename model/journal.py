@@ -80,7 +80,7 @@ class Decided(_Record, frozen=True, kw_only=True, tag="decided"):
     deliveries: int = 1
     """How often its stream entry was handed to a daemon until it was decided."""
     trace_id: str | None = None
-    """What the writer put into the summary as ``trace-id`` or ``traceparent``."""
+    """The intent's traceparent, or what its writer put into the summary as ``trace-id`` or ``traceparent``."""
 
 
 class Retried(_Record, frozen=True, kw_only=True, tag="retried"):

@@ -18,7 +18,8 @@ class Committed(
 
     `snapshot_id` is None where the operation makes no snapshot. `replays` counts how often the batch had to be
     replayed because another commit came first; `latency_ms` is from the daemon's taking it to its decision. `details`
-    is what else the operation has to say, such as ids that were assigned or what was kept.
+    is what else the operation has to say, such as ids that were assigned or what was kept. `traceparent` is that
+    of the intent.
     """
 
     intent_id: str
@@ -30,6 +31,7 @@ class Committed(
     replays: int = 0
     latency_ms: float
     details: dict[str, Any] = {}
+    traceparent: str | None = None
 
 
 class Rejected(
@@ -41,7 +43,8 @@ class Rejected(
     it is known: its snapshot, or for a change that makes none the operation and the metadata file that it made.
     `files`, `columns` and `partitions` are those concerned (at most `Limits.rejection_files_max` of each; there were
     `files_count` files). `base_snapshot_id` is what the intent was planned on, `head_snapshot_id` what its `branch` (or
-    tag) pointed at when it was refused. `details` name the member of a transaction that was refused.
+    tag) pointed at when it was refused. `details` name the member of a transaction that was refused. `traceparent` is
+    the intent's.
     """
 
     intent_id: str
@@ -64,6 +67,7 @@ class Rejected(
     details: dict[str, Any] = {}
     batch: str | None = None
     latency_ms: float = 0.0
+    traceparent: str | None = None
 
 
 Outcome = Committed | Rejected

@@ -19,7 +19,9 @@ def ref_of(intent: Operation) -> str | None:
 
 
 def trace_of(intent: Operation) -> str | None:
-    """The trace that the intent belongs to, if its writer said so in the summary."""
+    """The trace that the intent belongs to, if its writer said so: in its own member, or in the summary."""
+    if intent.traceparent is not None:
+        return intent.traceparent
     return next((intent.summary[key] for key in TRACE_KEYS if key in intent.summary), None) if intent.summary else None
 
 

@@ -13,7 +13,7 @@ from firn.model.limits import Limits
 from firn.model.operations.tables import CreateTable
 from firn.model.operations.transaction import MEMBER_OPERATIONS, Member, Transaction
 
-OF_THE_ENTRY: Final = ("writer", "writer_sequence", "reply_to", "deadline_ms", "digest")
+OF_THE_ENTRY: Final = ("writer", "writer_sequence", "reply_to", "traceparent", "deadline_ms", "digest")
 """What the stream entry has once, and none of its members."""
 
 

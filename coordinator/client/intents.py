@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from firn.coordinator.client.current_trace import current_traceparent
 from firn.coordinator.client.options import FilterLike, IntentOptions
 from firn.coordinator.client.table_view import TableView
 from firn.model.errors import InvalidInput, InvalidIntent
@@ -66,6 +67,7 @@ def members_of(options: IntentOptions) -> dict[str, Any]:
     """The members of an intent that options say, with a fresh intent id unless one is given."""
     members: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     members.setdefault("intent_id", new_intent_id())
+    members.setdefault("traceparent", current_traceparent())
     deadline = members.pop("deadline", None)
     if deadline is not None:
         members["deadline_ms"] = unix_ms(deadline, where="deadline")

@@ -46,6 +46,7 @@ class IntentOptions(TypedDict, total=False):
     `writer` with `writer_sequence`: a streaming writer and its rising epoch. `deadline`: a time with time zone after
     which it must not be applied. `priority`: ``maintenance`` gives way to ``ingest``. `summary` goes into the
     snapshot's summary. `reservation_id`: what the work was done under (`begin`); it ends with the commit.
+    `traceparent` (W3C): the span that made it; the current one of OpenTelemetry if that is installed and none is given.
     """
 
     intent_id: str
@@ -56,6 +57,7 @@ class IntentOptions(TypedDict, total=False):
     priority: Literal["ingest", "maintenance"]
     summary: Mapping[str, str]
     reservation_id: str
+    traceparent: str
 
 
 class BranchOptions(IntentOptions, total=False):

@@ -54,7 +54,8 @@ def _member(intent: Intent, intent_id: str, at: int) -> Member:
         raise InvalidIntent(
             f"{operation} cannot be part of a transaction", rule="invalid-transaction", where=f"members[{at}]"
         )
-    return cast("Member", msgspec.structs.replace(cast("Any", intent), intent_id=intent_id))
+    # The trace is the transaction's, as the id is: a member made within a span has it of itself.
+    return cast("Member", msgspec.structs.replace(cast("Any", intent), intent_id=intent_id, traceparent=None))
 
 
 def _as_shown(view: TableView) -> Unchanged:

@@ -71,7 +71,8 @@ class Operation(
     `writer_sequence` (rising) makes a streaming writer's epochs exactly-once even when it makes new intents for them.
     `deadline_ms` is a time (ms since 1970-01-01 UTC) after which the intent must not be applied any more.
     `digest` is `digest_of(intent)`: it lets the daemon see that an entry was damaged on its way. `reservation_id` names
-    the reservation under which the work was done: it ends when the intent is committed.
+    the reservation under which the work was done: it ends when the intent is committed. `traceparent` is the span that
+    made it (`firn.model.traceparent`).
     """
 
     intent_id: str
@@ -85,3 +86,4 @@ class Operation(
     summary: dict[str, str] = {}
     digest: str | None = None
     reservation_id: Annotated[str, msgspec.Meta(min_length=1, max_length=64)] | None = None
+    traceparent: str | None = None
