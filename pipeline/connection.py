@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
-from pyspark.sql import SparkSession
 
 from firn.coordinator.client.options import ClientOptions
 from firn.coordinator.client.sync_client import Client
@@ -15,6 +14,9 @@ from firn.coordinator.client.table_view import TableView
 from firn.model.errors import Misconfigured
 from firn.storage.file_stores import open_files
 from firn.storage.files import FileStore
+
+if TYPE_CHECKING:  # what needs no Spark does not load it
+    from pyspark.sql import SparkSession
 
 CONF_PREFIX: Final = "spark.firn."
 DEFAULT_REDIS: Final = "redis://127.0.0.1:6379/0"

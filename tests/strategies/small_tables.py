@@ -70,6 +70,7 @@ class SmallTable:
             last_partition_id=spec.last_field_id,
         )
         self._names = itertools.count(1)
+        self._snapshot_ids = itertools.count(1)
 
     @property
     def reader(self) -> StoredManifests:
@@ -153,7 +154,7 @@ class SmallTable:
     ) -> int:
         """A snapshot that adds and removes files, in one manifest for each content and spec; its id."""
         head = self.metadata.head(branch) or self.metadata.current_snapshot
-        snapshot_id = len(self.metadata.snapshots) + 1
+        snapshot_id = next(self._snapshot_ids)
         gone = {(file.file_path, file.content_offset) for file in removed}
         carried = () if head is None else self.reader.manifests(self.metadata, head)
         kept = [rest for manifest in carried if (rest := self._without(manifest, gone, snapshot_id)) is not None]

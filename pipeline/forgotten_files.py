@@ -1,0 +1,149 @@
+"""Removing what only forgotten snapshots of a table reach.
+
+Content goes first, then what names it, then old metadata files from the oldest on: whatever ends a removal in its
+middle leaves a table that is whole, and files that the next removal finds the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import Final
+
+import msgspec
+
+from firn.model.errors import NotFound
+from firn.model.limits import Limits
+from firn.pipeline.parallel_files import delete_all, in_parallel
+from firn.pipeline.past_versions import past_of
+from firn.pipeline.unreachable_files import PORTION_FILES, UnreachableFiles, normal_or_none
+from firn.pipeline.upkeep import TableNow
+from firn.storage.files import FileStore
+
+METADATA_GRACE_MS: Final = 3_600_000
+"""How long a metadata file stays that the log does not name any more: a slow reader may just have begun with it."""
+
+LISTED_MAX: Final = 1_000
+"""Locations listed in a report."""
+
+Progress = Callable[[str, int], None]
+"""Told of every portion of files that is gone: what they are, and how many."""
+
+
+class Removal(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
+    """What became of the files that a table does not reach any more.
+
+    `removed` counts them by what they are; in a dry run, those that would go, and `locations` are the first of them.
+    `under_way` of them stay because waiting intents or reservations name them, `elsewhere` because they are outside of
+    the table's own folders, `failed` could not be removed, `unreadable` lists or manifests stay with all they name.
+    """
+
+    snapshots: int = 0
+    removed: dict[str, int] = {}
+    under_way: int = 0
+    elsewhere: int = 0
+    failed: tuple[tuple[str, str], ...] = ()
+    unreadable: tuple[str, ...] = ()
+    locations: tuple[str, ...] = ()
+
+    @property
+    def count(self) -> int:
+        """All files together."""
+        return sum(self.removed.values())
+
+
+class Removing:
+    """The removal of what `now` has forgotten.
+
+    `spared` are normalised locations that stay because work under way names them. Raises what reading the table raises,
+    before anything is removed of what that reading was about.
+    """
+
+    def __init__(
+        self,
+        now: TableNow,
+        files: FileStore,
+        *,
+        limits: Limits,
+        spared: Collection[str] = (),
+        dry_run: bool = False,
+        progress: Progress | None = None,
+        portion_files: int = PORTION_FILES,
+    ) -> None:
+        self._now = now
+        self._files = files
+        self._limits = limits
+        self._spared = spared
+        self._dry_run = dry_run
+        self._progress = progress
+        self._portion_files = portion_files
+        self._folders = tuple(f"{place}/" for place in now.places)
+        self._removed: dict[str, int] = {}
+        self._failed: list[tuple[str, str]] = []
+        self._locations: list[str] = []
+        self._under_way = self._elsewhere = 0
+
+    def run(self, now_ms: int) -> Removal:
+        """Remove all of it. `now_ms` is Unix milliseconds."""
+        past = past_of(self._now.metadata, self._files, limits=self._limits)
+        unreachable = UnreachableFiles(
+            self._now.metadata, past.snapshots, self._files, limits=self._limits, portion_files=self._portion_files
+        )
+        for portion in unreachable.content():
+            self._remove("content files", portion)
+        self._remove("statistics files", self._existing(past.statistics))
+        forgotten = unreachable.forgotten
+        self._remove("manifests", (one.manifest_path for one in forgotten.manifests))
+        self._remove("manifest lists", forgotten.manifest_lists)
+        if not forgotten.unreadable:
+            old = (one.metadata_file for one in past.versions if one.timestamp_ms < now_ms - METADATA_GRACE_MS)
+            self._remove("metadata files", self._existing(old))
+        return Removal(
+            snapshots=unreachable.snapshots_count,
+            removed=self._removed,
+            under_way=self._under_way,
+            elsewhere=self._elsewhere,
+            failed=tuple(self._failed[:LISTED_MAX]),
+            unreadable=forgotten.unreadable,
+            locations=tuple(self._locations),
+        )
+
+    def _existing(self, locations: Iterable[str]) -> Iterator[str]:
+        """Those that are there: old versions go on naming what went long ago."""
+        for location, is_there in in_parallel(lambda one: (one, self._is_there(one)), locations):
+            if is_there:
+                yield location
+
+    def _is_there(self, location: str) -> bool:
+        if normal_or_none(location) is None:
+            return False
+        try:
+            self._files.size(location)
+        except NotFound:
+            return False
+        return True
+
+    def _remove(self, what: str, locations: Iterable[str]) -> None:
+        """Remove files of one kind; nothing after a failure, or nothing would lead to what is left."""
+        if self._failed:
+            return
+        if self._dry_run:
+            chosen = list(self._chosen(locations))
+            gone = len(chosen)
+            self._locations += chosen[: LISTED_MAX - len(self._locations)]
+        else:
+            gone, failed = delete_all(self._files, self._chosen(locations))
+            self._failed += failed
+        if gone:
+            self._removed[what] = self._removed.get(what, 0) + gone
+            if self._progress is not None:
+                self._progress(what, gone)
+
+    def _chosen(self, locations: Iterable[str]) -> Iterator[str]:
+        for location in locations:
+            normal = normal_or_none(location)
+            if normal is None or not normal.startswith(self._folders):
+                self._elsewhere += 1
+            elif normal in self._spared:
+                self._under_way += 1
+            else:
+                yield location
