@@ -27,6 +27,7 @@ ENVIRONMENT_PREFIX: Final = "FIRN_"
 _ALIASES: Final = {"FIRN_ZOOKEEPER": "FIRN_ZOOKEEPER_HOSTS", "FIRN_WAREHOUSE": "FIRN_WAREHOUSE_LOCATION"}
 _NOT_SETTINGS: Final = frozenset({"FIRN_CONFIG", "FIRN_DATA"})
 _FILE_SUFFIX: Final = "_FILE"
+TRACE_PLACE: Final = "{trace}"
 REDACTED: Final = "***"
 _SECRETS: Final = frozenset({"password", "auth", "token", "secret", "key", "access-key-id", "secret-access-key"})
 
@@ -114,6 +115,8 @@ class HttpSettings(_Section, frozen=True, kw_only=True):
     """What is asked of everybody; needed on other addresses than loopback."""
     prometheus_url: str | None = None
     """URL of the Prometheus that scrapes the daemons: `/dashboards` asks it. It may carry user and password."""
+    trace_url: str | None = None
+    """Where traces are shown, with `{trace}` for a trace's id: pages link there."""
 
 
 class LogSettings(_Section, frozen=True, kw_only=True):
@@ -239,6 +242,9 @@ def _checked(settings: Settings) -> Settings:
         )
     if settings.http.prometheus_url and urlsplit(settings.http.prometheus_url).scheme not in {"http", "https"}:
         raise Misconfigured("http.prometheus-url: must begin with http:// or https://")
+    traces = settings.http.trace_url
+    if traces and (urlsplit(traces).scheme not in {"http", "https"} or TRACE_PLACE not in traces):
+        raise Misconfigured(f"http.trace-url: must begin with http:// or https://, and have {TRACE_PLACE} for the id")
     if not settings.zookeeper.root.startswith("/"):
         raise Misconfigured(f"zookeeper.root: {settings.zookeeper.root!r} must begin with a slash")
     if urlsplit(settings.redis.url).scheme not in {"redis", "rediss", "unix"}:

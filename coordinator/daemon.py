@@ -151,7 +151,13 @@ class Daemon:
             port=settings.http.port,
             metrics=self.metrics,
             health=self.health,
-            site=Site(survey, streams, daemon=self.member, prometheus=None if asked is None else Prometheus(asked)),
+            site=Site(
+                survey,
+                streams,
+                daemon=self.member,
+                prometheus=None if asked is None else Prometheus(asked),
+                trace_url=settings.http.trace_url,
+            ),
             token=settings.http.token,
         )
         self._tasks: list[asyncio.Task[None]] = []

@@ -18,12 +18,14 @@ from aiohttp_sse import sse_response
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from firn.coordinator.cli.explained import story_lines
+from firn.coordinator.config import TRACE_PLACE
 from firn.coordinator.pages.dashboard_pages import DashboardPages
 from firn.coordinator.pages.live import LiveEvents
 from firn.coordinator.pages.prometheus import Prometheus
 from firn.coordinator.pages.survey import EVENTS_MAX, TABLES_A_PAGE, Survey, TablePage
 from firn.model.errors import FirnError, NotFound
 from firn.model.identifiers import is_intent_id
+from firn.model.traceparent import trace_id_in
 from firn.storage.intent_streams import IntentStreams
 
 HERE: Final = Path(__file__).parent
@@ -59,7 +61,13 @@ class Site:
     """The pages of one daemon."""
 
     def __init__(
-        self, survey: Survey, streams: IntentStreams, *, daemon: str, prometheus: Prometheus | None = None
+        self,
+        survey: Survey,
+        streams: IntentStreams,
+        *,
+        daemon: str,
+        prometheus: Prometheus | None = None,
+        trace_url: str | None = None,
     ) -> None:
         self._survey = survey
         self._streams = streams
@@ -73,6 +81,7 @@ class Site:
             loader=FileSystemLoader(HERE / "templates"), autoescape=True, undefined=StrictUndefined,
             trim_blocks=True, lstrip_blocks=True,
         )  # fmt: skip
+        self._templates.globals["trace_link"] = _trace_links(trace_url)
         self._templates.filters.update(clock=_clock, iso=_iso, seconds=_seconds, short=_short, path=_path)
 
     def add_to(self, app: web.Application) -> None:
@@ -229,6 +238,15 @@ def _totals(page: TablePage) -> Callable[[str], str]:
         return f"{int(text):,}" if text.isdecimal() and len(text) < 20 else text
 
     return total
+
+
+def _trace_links(url: str | None) -> Callable[[str], str | None]:
+    """Where a trace is shown, None when that is set nowhere."""
+
+    def link(trace: str) -> str | None:
+        return None if url is None else url.replace(TRACE_PLACE, quote(trace_id_in(trace), safe=""))
+
+    return link
 
 
 def _path(text: str) -> str:

@@ -106,9 +106,11 @@ class Workbench:
         prefix: str = "firn",
         warehouse: str = WAREHOUSE,
         http_port: int = -1,
+        trace_url: str | None = None,
     ) -> None:
         self.warehouse = warehouse
         self.http_port = http_port
+        self.trace_url = trace_url
         self.url: str | None = None
         self.names = StreamNames(prefix)
         self.zookeeper = MemoryZooKeeper(now_ms=wall_clock_ms)
@@ -126,7 +128,7 @@ class Workbench:
         settings = Settings(
             warehouse=WarehouseSettings(location=self.warehouse),
             daemon=DaemonSettings(**{"id": name, "shards": self.shards, "drain_s": 5, **daemon_settings}),
-            http=HttpSettings(port=self.http_port),
+            http=HttpSettings(port=self.http_port, trace_url=self.trace_url),
             limits=self.limits,
         )
         session = self.sessions[name] = self.zookeeper.connect()

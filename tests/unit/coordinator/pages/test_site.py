@@ -108,6 +108,20 @@ async def test_the_story_of_an_intent_says_why_it_was_refused() -> None:
         assert "Not found" in await text_of(browser, "/intents/whatever", status=404)
 
 
+async def test_a_trace_is_a_link_to_where_traces_are_shown() -> None:
+    bench = Workbench(http_port=0, trace_url="https://traces.example/t/{trace}?org=1")
+    async with browsing(bench) as browser:
+        await bench.commit(create())
+        intent = append("a", traceparent="00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
+        await bench.commit(intent)
+        hostile = append("b", summary={"trace-id": '"><script>/../?'})
+        await bench.commit(hostile)
+        page = await text_of(browser, f"/intents/{intent.intent_id}?table={TABLE}")
+        assert 'href="https://traces.example/t/4bf92f3577b34da6a3ce929d0e0e4736?org=1"' in page
+        page = await text_of(browser, f"/intents/{hostile.intent_id}?table={TABLE}")
+        assert 'href="https://traces.example/t/%22%3E%3Cscript%3E%2F..%2F%3F?org=1"' in page
+
+
 async def test_what_is_not_there_is_said_so() -> None:
     async with browsing(Workbench(http_port=0)) as browser:
         assert "Not found" in await text_of(browser, "/tables/no.such", status=404)
