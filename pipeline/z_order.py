@@ -55,6 +55,7 @@ COLUMNS_MAX: Final = 8
 
 _SIGN: Final = 1 << 63
 _ALL: Final = (1 << 64) - 1
+_SPREAD_MAX: Final = _SIGN - 1
 _INTEGERS: Final = frozenset({BOOLEAN, INT, LONG, DATE, TIME, TIMESTAMP, TIMESTAMPTZ, TIMESTAMP_NS, TIMESTAMPTZ_NS})
 _FLOATS: Final = frozenset({FLOAT, DOUBLE})
 
@@ -67,10 +68,9 @@ class KeyRange(msgspec.Struct, frozen=True):
 
     def spread(self, keys: Keys) -> Keys:
         """Keys over this range as keys over all 63 bits, in their order."""
-        width = self.high - self.low
+        width = max(1, self.high - self.low)
         clipped = np.clip(keys, np.uint64(self.low), np.uint64(self.high)) - np.uint64(self.low)
-        shift = KEY_BITS - 1 - width.bit_length()
-        return clipped << np.uint64(shift) if shift >= 0 else clipped >> np.uint64(-shift)
+        return clipped * np.uint64(_SPREAD_MAX // width) if width <= _SPREAD_MAX else clipped >> np.uint64(1)
 
 
 def z_fields(schema: Schema, names: Sequence[str]) -> tuple[NestedField, ...]:
