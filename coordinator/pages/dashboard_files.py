@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,9 +15,6 @@ FOLDER: Final = Path(__file__).parent / "dashboards"
 
 NAMES: Final = ("fleet", "table", "conflicts", "capacity")
 """In the order in which somebody on call wants them."""
-
-WIDTH: Final = 24
-"""Columns of a dashboard's grid."""
 
 
 class Target(msgspec.Struct, frozen=True, rename="camel"):
@@ -35,7 +32,10 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class Panel(msgspec.Struct, frozen=True, kw_only=True):
-    """One panel. `kind` is Grafana's name of it, `unit` too; `width` is in columns of 24."""
+    """One panel. `kind` is Grafana's name of it, `unit` too; `width` is in columns of 24.
+
+    `columns` are a table's: labels (``Value``: the number) and what they are called, in their order.
+    """
 
     title: str
     kind: str
@@ -45,6 +45,7 @@ class Panel(msgspec.Struct, frozen=True, kw_only=True):
     targets: tuple[Target, ...] = ()
     stacked: bool = False
     steps: tuple[Step, ...] = ()
+    columns: tuple[tuple[str, str], ...] = ()
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -106,8 +107,17 @@ def _panel(stored: Mapping[str, Any]) -> Panel:
         width=stored["gridPos"]["w"],
         targets=msgspec.convert(stored["targets"], tuple[Target, ...]),
         stacked=stacking.get("mode") == "normal",
+        columns=_columns(stored.get("transformations", ())),
         steps=msgspec.convert(defaults.get("thresholds", {}).get("steps", ()), tuple[Step, ...]),
     )
+
+
+def _columns(transformations: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, str], ...]:
+    for transformation in transformations:
+        if transformation["id"] == "organize":
+            order, titles = transformation["options"]["indexByName"], transformation["options"]["renameByName"]
+            return tuple((name, titles.get(name, name)) for name in sorted(order, key=order.__getitem__))
+    return ()
 
 
 def _variable(stored: Mapping[str, Any]) -> Variable:

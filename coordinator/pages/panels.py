@@ -21,6 +21,8 @@ POINTS: Final = 120
 ROWS_MAX: Final = 30
 CHOICES_MAX: Final = 500
 ALL: Final = ".*"
+VALUE: Final = "Value"
+"""What Grafana calls the number beside the labels."""
 
 RANGES: Final[Mapping[str, int]] = {"15m": 900, "1h": 3_600, "6h": 21_600, "24h": 86_400}
 """Spans of time that can be chosen, in seconds."""
@@ -178,9 +180,10 @@ def _bars(panel: Panel, named: Sequence[tuple[str, Series]]) -> Drawn:
 
 
 def _table(panel: Panel, found: Sequence[Series]) -> Drawn:
-    columns = tuple(dict.fromkeys(name for series in found for name in series.labels))
+    labels = dict.fromkeys(name for series in found for name in series.labels)
+    columns = panel.columns or (*((name, name) for name in labels), (VALUE, "value"))
     rows = tuple(
-        (*(series.labels.get(name, "") for name in columns), told(series.last, panel.unit))
+        tuple(told(series.last, panel.unit) if name == VALUE else series.labels.get(name, "") for name, _ in columns)
         for series in found[:ROWS_MAX]
     )
-    return Drawn(panel=panel, columns=columns, rows=rows)
+    return Drawn(panel=panel, columns=tuple(title for _, title in columns), rows=rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import math
 import re
 from collections.abc import Mapping
@@ -68,7 +69,8 @@ class Prometheus:
     def __init__(self, url: str) -> None:
         told = URL(url)
         self._base = told.with_user(None)
-        self._auth = None if told.user is None else aiohttp.BasicAuth(told.user, told.password or "")
+        secret = f"{told.user}:{told.password or ''}".encode()
+        self._headers = {} if told.user is None else {"Authorization": f"Basic {base64.b64encode(secret).decode()}"}
         self._session: aiohttp.ClientSession | None = None
 
     async def over_time(self, expression: str, span: Span) -> list[Series]:
@@ -114,7 +116,7 @@ class Prometheus:
     async def _ask(self, path: str, asked: Mapping[str, str]) -> Any:
         if self._session is None:
             self._session = aiohttp.ClientSession(
-                auth=self._auth, timeout=aiohttp.ClientTimeout(total=TIMEOUT_S),
+                headers=self._headers, timeout=aiohttp.ClientTimeout(total=TIMEOUT_S),
                 connector=aiohttp.TCPConnector(limit=PARALLEL_MAX),
             )  # fmt: skip
         try:

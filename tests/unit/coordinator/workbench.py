@@ -106,10 +106,12 @@ class Workbench:
         prefix: str = "firn",
         warehouse: str = WAREHOUSE,
         http_port: int = -1,
+        prometheus_url: str | None = None,
         trace_url: str | None = None,
     ) -> None:
         self.warehouse = warehouse
         self.http_port = http_port
+        self.prometheus_url = prometheus_url
         self.trace_url = trace_url
         self.url: str | None = None
         self.names = StreamNames(prefix)
@@ -128,7 +130,7 @@ class Workbench:
         settings = Settings(
             warehouse=WarehouseSettings(location=self.warehouse),
             daemon=DaemonSettings(**{"id": name, "shards": self.shards, "drain_s": 5, **daemon_settings}),
-            http=HttpSettings(port=self.http_port, trace_url=self.trace_url),
+            http=HttpSettings(port=self.http_port, prometheus_url=self.prometheus_url, trace_url=self.trace_url),
             limits=self.limits,
         )
         session = self.sessions[name] = self.zookeeper.connect()
