@@ -2,8 +2,9 @@
 
 Types: ``firn.table.committed`` and ``firn.view.committed`` (one per swap that changed metadata: the metadata log),
 ``firn.intent.rejected`` (one per rejection: the conflict log), ``firn.intent.dead-lettered``,
-``firn.reservation.disturbed``, and what operators did: ``firn.table.paused``, ``firn.table.resumed``. An event's id is
-derived from the batch or intent, so that a consumer can drop one that is delivered twice.
+``firn.reservation.disturbed``, and what operators did: ``firn.table.paused``, ``firn.table.resumed``, ``firn.dead-
+letter.retried``, ``firn.dead-letter.dropped``. An event's id is derived from the batch or intent, so that a consumer
+can drop one that is delivered twice.
 """
 
 from __future__ import annotations
@@ -123,6 +124,18 @@ def pause_event(table: str, pause: Pause, *, paused: bool) -> Event:
         subject=table,
         time=_time(pause.since_ms),
         data=msgspec.to_builtins(pause),
+    )
+
+
+def letter_event(what: str, *, letter_id: str, table: str, data: dict[str, Any], by: str, timestamp_ms: int) -> Event:
+    """The event that an operator has ``retried`` or ``dropped`` a dead letter."""
+    return Event(
+        id=f"{what}/{letter_id}/{timestamp_ms}",
+        source=f"{SOURCE}/{by}",
+        type=f"firn.dead-letter.{what}",
+        subject=table,
+        time=_time(timestamp_ms),
+        data=data,
     )
 
 

@@ -331,6 +331,10 @@ class IntentStreams(Protocol):
         """Dead letters after an entry id."""
         ...
 
+    async def drop_dead_letters(self, letter_ids: Sequence[str]) -> int:
+        """Remove dead letters; how many were still there."""
+        ...
+
     async def trim(self, shard: int) -> int:
         """Remove what is settled from the front of the stream, never an entry that is pending or undelivered.
 

@@ -291,6 +291,15 @@ class MemoryStreams:
     async def dead_letters(self, *, after: str = FIRST_ID, count: int = 100) -> list[Message]:
         return await self._read(self._names.dead_letters, DEAD_LETTER_FIELD, after=after, block_ms=0, count=count)
 
+    async def drop_dead_letters(self, letter_ids: Sequence[str]) -> int:
+        def effect() -> int:
+            stream = self._server.streams.get(self._names.dead_letters)
+            if stream is None:
+                return 0
+            return sum(stream.entries.pop(id_order(one), None) is not None for one in letter_ids)
+
+        return await self._write(effect)
+
     async def trim(self, shard: int) -> int:
         await self._turn()
         stream = self._server.streams.get(self._names.intents(shard))

@@ -215,6 +215,12 @@ class RedisStreams:
     async def dead_letters(self, *, after: str = FIRST_ID, count: int = 100) -> list[Message]:
         return await self._read(self._names.dead_letters, DEAD_LETTER_FIELD, after=after, block_ms=0, count=count)
 
+    async def drop_dead_letters(self, letter_ids: Sequence[str]) -> int:
+        if not letter_ids:
+            return 0
+        async with redis_errors("drop_dead_letters", write=True):
+            return int(await self._redis.xdel(self._names.dead_letters, *letter_ids))
+
     async def trim(self, shard: int) -> int:
         stream = self._names.intents(shard)
         async with redis_errors("trim"):

@@ -14,12 +14,12 @@ from typing import Any, Final
 import click
 import msgspec
 
-from firn.coordinator.cli.dead_letters import DeadLetter, letter_ms, newest_dead_letters
 from firn.coordinator.cli.following import events_after, newest_id, until_interrupted
 from firn.coordinator.cli.output import Column, complain
 from firn.coordinator.cli.reach import Reach, reaching
 from firn.coordinator.cli.text import one_line, shown, time_of
 from firn.coordinator.cli.times import Moment, now_ms
+from firn.coordinator.dead_letters import DeadLetter, letter_ms, newest_dead_letters
 from firn.coordinator.lookups import SLACK_MS, walk_back
 from firn.coordinator.queue_look import glance_at
 from firn.model.errors import CorruptFile, InvalidInput, NotFound, Unavailable
@@ -199,7 +199,7 @@ def _dead(reach: Reach) -> list[Conflict]:
         return [
             _of_letter(letter_id, letter, outcome)
             for letter_id, letter in reversed(letters)
-            if not letter.journaled and (outcome := _outcome(letter.outcome)) is not None
+            if not letter.journaled and (outcome := letter.rejection) is not None
         ]
 
     try:
@@ -220,13 +220,6 @@ def _of_letter(letter_id: str, letter: DeadLetter, outcome: Rejected) -> Conflic
         writer=None if glance is None else glance.writer,
         outcome=outcome,
     )
-
-
-def _outcome(members: dict[str, Any]) -> Rejected | None:
-    try:
-        return msgspec.convert(members, Rejected)
-    except msgspec.ValidationError:
-        return None
 
 
 def _pointer_if_any(reach: Reach, table: str) -> list[Pointer]:
@@ -264,8 +257,9 @@ def _follow(reach: Reach, known: list[Conflict], *, after: str, wanted: Callable
 def _of_event(event: Event) -> Conflict | None:
     if event.type not in {"firn.intent.rejected", "firn.intent.dead-lettered"}:
         return None
-    outcome = _outcome(event.data)
-    if outcome is None:
+    try:
+        outcome = msgspec.convert(event.data, Rejected)
+    except msgspec.ValidationError:
         return None
     return Conflict(
         time_ms=_event_ms(event),

@@ -23,7 +23,8 @@ from firn.model.sharding import shard_of
 from firn.storage.pauses import Pauses
 
 
-def _whoever() -> str:
+def whoever() -> str:
+    """Who types, as an event names them."""
     try:
         return f"{getpass.getuser()}@{socket.gethostname()}"
     except (OSError, KeyError):  # a user without a name, as in many containers
@@ -32,7 +33,7 @@ def _whoever() -> str:
 
 def said_by(command: Callable[..., None]) -> Callable[..., None]:
     """Options that say who does it and why."""
-    command = click.option("--by", default=_whoever, help="Who does it [default: you, on this machine].")(command)
+    command = click.option("--by", default=whoever, help="Who does it [default: you, on this machine].")(command)
     return click.option("--reason", required=True, help="Why: all who wait are shown it.")(command)
 
 
@@ -58,7 +59,7 @@ def pause(reach: Reach, *, tables: tuple[str, ...], reason: str, by: str) -> int
 
 @click.command(epilog="Example: firn resume db.events")
 @click.argument("tables", nargs=-1, required=True, metavar="TABLE...")
-@click.option("--by", default=_whoever, help="Who does it [default: you, on this machine].")
+@click.option("--by", default=whoever, help="Who does it [default: you, on this machine].")
 @reaching
 def resume(reach: Reach, *, tables: tuple[str, ...], by: str) -> int:
     """Let TABLE be committed to again: what has waited is decided in its order."""

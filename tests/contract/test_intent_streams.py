@@ -222,7 +222,11 @@ async def test_a_settlement_tells_everybody_and_acknowledges(redis_world):
     assert reply.data == b"committed"
     assert await writer.replies(reply_to, after=reply.entry_id, block_ms=20) == []
     assert [event.data for event in await writer.events(block_ms=0)] == [b"e1"]
-    assert [letter.data for letter in await writer.dead_letters()] == [b"why"]
+    (letter,) = await writer.dead_letters()
+    assert letter.data == b"why"
+    assert await writer.drop_dead_letters([]) == 0
+    assert await writer.drop_dead_letters([letter.entry_id, "1-1"]) == 1
+    assert await writer.dead_letters() == []
     assert (await streams.lag(0)).pending == 0
     await streams.settle([])
 
