@@ -15,10 +15,16 @@ from firn.coordinator.cli.exits import EXIT_NO, EXIT_OK, EXIT_UNAVAILABLE
 from firn.coordinator.cli.output import Column, complain
 from firn.coordinator.cli.pausing import whoever
 from firn.coordinator.cli.reach import Reach, reaching
-from firn.coordinator.cli.text import time_of
-from firn.storage.intent_streams import FIRST_ID, IntentStreams, Message
-
-READ_COUNT: Final = 100
+from firn.coordinator.cli.text import one_line, plural, shown, time_of
+from firn.coordinator.cli.times import Moment, now_ms
+from firn.coordinator.client import Answer, Unknown
+from firn.coordinator.client.intents import new_intent_id
+from firn.coordinator.dead_letters import DeadLetter, Selection, is_letter_id, letter_ms, newest_dead_letters
+from firn.coordinator.lookups import find_decision
+from firn.model.errors import FirnError, InvalidInput, InvalidIntent, NotFound
+from firn.model.event import letter_event
+from firn.model.intent import Intent
+from firn.model.outcome import Committed, Rejected
 
 DEAD_LETTER_COLUMNS: Final = (
     Column("TIME"), Column("LETTER"), Column("RULE"), Column("TABLE"), Column("INTENT"), Column("BYTES", right=True),
