@@ -6,6 +6,7 @@ Until then the parts stay in the list. A merge that fails, or is never taken ove
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final
@@ -23,13 +24,17 @@ from firn.storage.packed_entries import PackedEntries
 MERGES_KEPT_MAX: Final = 256
 """Merges that are known, of all tables; the oldest are forgotten, whatever became of them."""
 
+MERGE_LIVES_S: Final = 600.0
+"""How long a merge may be taken over. Until it is, nothing names its file, and who removes such files waits longer."""
+
 
 class Merge(msgspec.Struct, frozen=True, eq=False):
-    """Parts, and the manifest that takes their place once it is written."""
+    """Parts, and the manifest that takes their place once it is written; `begun_s` by a clock that only goes on."""
 
     parts: tuple[ManifestFile, ...]
     format_version: int
     written: Future[MergedManifest]
+    begun_s: float
 
     @property
     def row(self) -> ManifestFile | None:
@@ -42,8 +47,16 @@ class Merge(msgspec.Struct, frozen=True, eq=False):
 class MergesBeside:
     """Merges under way and done, by the location of each part. One thread, so that commits keep the other cores."""
 
-    def __init__(self, files: FileStore, source: Source, *, keep: Callable[[str, PackedEntries], None]) -> None:
+    def __init__(
+        self,
+        files: FileStore,
+        source: Source,
+        *,
+        keep: Callable[[str, PackedEntries], None],
+        clock_s: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._files = files
+        self._clock_s = clock_s
         self._keep = keep
         self._source = source
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="firn-merges")
@@ -53,11 +66,11 @@ class MergesBeside:
         self._log = structlog.get_logger()
 
     def find(self, location: str) -> Merge | None:
-        """The merge that a manifest is a part of, unless it failed."""
+        """The merge that a manifest is a part of, unless it failed, or is so old that its file may be gone."""
         merge = self._merges.get(location)
         if merge is None or (merge.written.done() and merge.written.exception() is not None):
             return None
-        return merge
+        return None if self._clock_s() - merge.begun_s > MERGE_LIVES_S else merge
 
     def has_under_way(self, location: str) -> bool:
         """Whether a manifest is being merged. One that was and did not come to be taken over is free again."""
@@ -67,7 +80,7 @@ class MergesBeside:
     def begin(self, parts: Sequence[ManifestFile], metadata: TableMetadata, *, location: str) -> Merge:
         """Merge these manifests into one at `location`, sooner or later."""
         written = self._pool.submit(self._write, tuple(parts), metadata, location)
-        merge = Merge(tuple(parts), metadata.format_version, written)
+        merge = Merge(tuple(parts), metadata.format_version, written, self._clock_s())
         with self._lock:
             self._merges.update((part.manifest_path, merge) for part in parts)
             self._order.append(merge)

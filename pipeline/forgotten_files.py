@@ -19,6 +19,9 @@ from firn.pipeline.unreachable_files import PORTION_FILES, UnreachableFiles, nor
 from firn.pipeline.upkeep import TableNow
 from firn.storage.files import FileStore
 
+SNAPSHOT_GRACE_MS: Final = 900_000
+"""How long a snapshot's files stay after it was made; longer than a daemon remembers a merge of manifests."""
+
 METADATA_GRACE_MS: Final = 3_600_000
 """How long a metadata file stays that the log does not name any more: a slow reader may just have begun with it."""
 
@@ -86,7 +89,11 @@ class Removing:
         """Remove all of it. `now_ms` is Unix milliseconds."""
         past = past_of(self._now.metadata, self._files, limits=self._limits)
         unreachable = UnreachableFiles(
-            self._now.metadata, past.snapshots, self._files, limits=self._limits, portion_files=self._portion_files
+            self._now.metadata,
+            [one for one in past.snapshots if one.timestamp_ms < now_ms - SNAPSHOT_GRACE_MS],
+            self._files,
+            limits=self._limits,
+            portion_files=self._portion_files,
         )
         for portion in unreachable.content():
             self._remove("content files", portion)

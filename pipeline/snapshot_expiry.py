@@ -30,7 +30,7 @@ class Expired(msgspec.Struct, frozen=True, kw_only=True):
     removal: Removal | None = None
 
 
-def expire_snapshots(
+def expire_snapshots(  # noqa: PLR0913 - each has a name and most have a default
     upkeep: Upkeep,
     table: str,
     *,
@@ -39,12 +39,14 @@ def expire_snapshots(
     snapshot_ids: Iterable[int] = (),
     clean_expired_metadata: bool = False,
     keep_files: bool = False,
+    now_ms: int | None = None,
     progress: Progress | None = None,
 ) -> Expired:
     """Expire snapshots and, unless `keep_files`, remove the files that nothing reaches any more.
 
     What is left out is as the table's ``history.expire.*`` properties say; `clean_expired_metadata` takes unused specs
-    and schemas away, too. On `Rejected` and `Unknown` no file is touched. Raises Unavailable, CorruptFile.
+    and schemas away, too. `now_ms` tells which files are too young to go (default: the clock). On `Rejected` and
+    `Unknown` no file is touched. Raises Unavailable, CorruptFile.
     """
     intent = ExpireSnapshots(
         intent_id=new_intent_id(),
@@ -58,7 +60,7 @@ def expire_snapshots(
     answer = upkeep.client.submit(intent).result(upkeep.timeout_s)
     if keep_files or not isinstance(answer, Committed):
         return Expired(answer=answer)
-    return Expired(answer=answer, removal=remove_unreachable(upkeep, table, progress=progress))
+    return Expired(answer=answer, removal=remove_unreachable(upkeep, table, now_ms=now_ms, progress=progress))
 
 
 def remove_unreachable(

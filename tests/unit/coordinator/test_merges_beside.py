@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from firn.coordinator.daemon import Daemon
-from firn.coordinator.merges_beside import MergesBeside
+from firn.coordinator.merges_beside import MERGE_LIVES_S, MergesBeside
 from firn.coordinator.replay import merging
 from firn.model.outcome import Committed
 from firn.storage.manifest_reader import StoredManifests
@@ -91,3 +91,26 @@ async def test_parts_of_a_merge_that_came_too_late_are_merged_again() -> None:
         await bench.commit(append("last"))
         assert await bench.live() == ["f10", *(f"f{n}" for n in range(11, 20)), "f3", "last"]
         assert (await lists(bench))[-1] <= 6
+
+
+async def test_a_merge_that_was_not_taken_over_for_long_is_forgotten(monkeypatch: Any) -> None:
+    """Its file is named by nothing, so whoever removes such files may have removed it."""
+    bench = Workbench()
+    async with bench.daemon() as daemon:
+        await bench.commit(create(properties=PROPERTIES))
+        for number in range(5):
+            await bench.commit(append(f"f{number}"))
+            for merge in merges_of(daemon).under_way:
+                merges_of(daemon).wait(merge)
+        found = merges_of(daemon)
+        waiting = [merge for merge in found._order if found.find(merge.parts[0].manifest_path) is not None]
+        assert waiting
+        for merge in waiting:
+            assert merge.row is not None
+            bench.files.delete(merge.row.manifest_path)
+        later = found._clock_s() + MERGE_LIVES_S + 1
+        monkeypatch.setattr(found, "_clock_s", lambda: later)
+        for number in range(5, 9):
+            assert isinstance(await bench.commit(append(f"f{number}")), Committed)
+    async with bench.daemon("b"):
+        assert await bench.live() == [f"f{number}" for number in range(9)]

@@ -11,7 +11,8 @@ from hypothesis import given
 
 from firn.model.errors import CorruptFile, Unavailable
 from firn.model.limits import Limits
-from firn.pipeline.forgotten_files import METADATA_GRACE_MS, Removal, Removing
+from firn.pipeline.forgotten_files import METADATA_GRACE_MS, SNAPSHOT_GRACE_MS, Removal, Removing
+from firn.pipeline.past_versions import past_of
 from firn.storage.files import FileInfo
 from firn.storage.memory_files import MemoryFiles
 from tests.strategies.table_histories import History
@@ -26,8 +27,10 @@ class Failing(MemoryFiles):
         super().__init__()
         self.inner = files
         self.left = deletes_max
+        self.reads: list[str] = []
 
     def read(self, location: str, *, bytes_max: int) -> bytes:
+        self.reads.append(location)
         return self.inner.read(location, bytes_max=bytes_max)
 
     def size(self, location: str) -> int:
@@ -98,16 +101,11 @@ def test_snapshots_that_came_and_went_between_two_versions_are_found_without_rea
     history.expire(range(1, 60))
     for _ in range(60):
         history.commit(history.file())
-    reads = []
     store = Failing(history.files, 0)
-    store.read = lambda location, *, bytes_max: (
-        reads.append(location),
-        history.files.read(location, bytes_max=bytes_max),
-    )[1]
     removal = Removing(history.now, store, limits=Limits(), dry_run=True).run(LATER_MS)
     assert removal.snapshots == 59
     # The chain of names is followed `LOG_MAX` versions at a time; beside that only a few are looked at.
-    versions = [one for one in reads if one.endswith(".metadata.json")]
+    versions = [one for one in store.reads if one.endswith(".metadata.json")]
     assert len(versions) < 120 / 2 + 20
 
 
@@ -208,3 +206,15 @@ def test_statistics_files_go_with_their_snapshot():
     history.expire([1])
     assert tidy(history).removed["statistics files"] == 1
     assert path not in history.stored()
+
+
+def test_snapshots_that_were_made_minutes_ago_leave_their_files_to_the_next_removal():
+    """A daemon may remember a manifest of theirs as the merge of others that the table lists again."""
+    history = History()
+    history.commit(history.file())
+    history.commit(removed=history.live())
+    history.expire([1])
+    made_ms = next(one.timestamp_ms for one in past_of(history.metadata, history.files, limits=Limits()).snapshots)
+    assert Removing(history.now, history.files, limits=Limits()).run(made_ms + SNAPSHOT_GRACE_MS).count == 0
+    later = Removing(history.now, history.files, limits=Limits()).run(made_ms + SNAPSHOT_GRACE_MS + 1)
+    assert later.removed == {"content files": 1, "manifests": 1, "manifest lists": 1}

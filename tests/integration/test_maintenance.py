@@ -1,0 +1,171 @@
+"""Maintenance of tables on real Redis and ZooKeeper, beside a daemon that goes on committing."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from firn import Client, data_files_from_parquet
+from firn.coordinator.embedded import RedisServer, ZooKeeperServer
+from firn.coordinator.fsck.run import check_table
+from firn.model.errors import InvalidInput, NotFound
+from firn.model.limits import Limits
+from firn.model.outcome import Committed
+from firn.pipeline.connection import Connection
+from firn.pipeline.snapshot_expiry import expire_snapshots, remove_unreachable
+from firn.pipeline.upkeep import Upkeep
+from firn.storage.parquet_schema import arrow_schema
+from tests.acceptance.stack import Stack
+
+LATER_MS = 10**15
+SCHEMA = {"type": "struct", "fields": [{"id": 1, "name": "id", "type": "long", "required": False}]}
+WAIT_S = 20.0
+
+
+@pytest.fixture(scope="module")
+def stack(
+    tmp_path_factory: pytest.TempPathFactory, redis_server: RedisServer, zookeeper_server: ZooKeeperServer
+) -> Iterator[Stack]:
+    """One daemon for all tests of this module."""
+    redis_server.start()
+    zookeeper_server.start()
+    with Stack(tmp_path_factory.mktemp("upkeep"), redis_server=redis_server, zookeeper_server=zookeeper_server) as made:
+        made.redis.flushall()
+        made.daemon()
+        yield made
+
+
+@pytest.fixture
+def upkeep(stack: Stack) -> Upkeep:
+    return Upkeep.of(
+        Connection(redis=stack.redis_url, zookeeper=stack.zookeeper_server.hosts + stack.root, timeout_s=WAIT_S)
+    )
+
+
+@pytest.fixture
+def table(upkeep: Upkeep) -> str:
+    name = f"db.t{uuid.uuid4().hex[:8]}"
+    upkeep.client.create_table(name, SCHEMA).committed(WAIT_S)
+    return name
+
+
+def written(client: Client, table: str) -> Path:
+    view = client.table(table)
+    path = Path(view.location, "data", f"{uuid.uuid4()}.parquet")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table({"id": [1, 2, 3]}, schema=arrow_schema(view.schema)), path)
+    return path
+
+
+def append(client: Client, table: str) -> str:
+    path = written(client, table)
+    client.append(table, data_files_from_parquet([path], client.table(table))).committed(WAIT_S)
+    return str(path)
+
+
+def delete(client: Client, table: str, *paths: str) -> None:
+    client.delete_files(table, paths).committed(WAIT_S)
+
+
+def check(stack: Stack, upkeep: Upkeep, table: str) -> None:
+    """The table is whole, as `firn fsck` sees it."""
+    verdict = check_table(upkeep.table(table).pointer, files=upkeep.files, limits=Limits())
+    assert verdict.ok, verdict.findings
+
+
+def stored(upkeep: Upkeep, table: str) -> set[str]:
+    return {one.location for one in upkeep.files.list(upkeep.table(table).metadata.location)}
+
+
+def test_expired_snapshots_take_their_files_along(stack: Stack, upkeep: Upkeep, table: str) -> None:
+    client = upkeep.client
+    gone, kept = append(client, table), append(client, table)
+    delete(client, table, gone)
+    newest = append(client, table)
+    lists = [one.manifest_list for one in upkeep.table(table).metadata.snapshots]
+    expired = expire_snapshots(upkeep, table, retain_last=1, older_than=None)
+    assert isinstance(expired.answer, Committed)
+    assert expired.removal is not None
+    assert expired.removal.count == 0  # nothing is old enough by the table's own properties
+    ids = [one.snapshot_id for one in upkeep.table(table).metadata.snapshots[:-1]]
+    removal = expire_snapshots(upkeep, table, snapshot_ids=ids).removal
+    assert removal is not None
+    assert removal.removed == {}  # snapshots that are minutes old leave their files to the next removal
+    removal = remove_unreachable(upkeep, table, now_ms=LATER_MS)
+    assert removal.removed["content files"] == 1
+    assert removal.removed["manifest lists"] == 3
+    there = stored(upkeep, table)
+    assert gone not in there
+    assert {kept, newest} <= there
+    assert there.isdisjoint(lists[:-1])
+    assert lists[-1] in there
+    assert any("/journal/" in one for one in there)
+    check(stack, upkeep, table)
+    assert remove_unreachable(upkeep, table, now_ms=LATER_MS).removed == {}
+
+
+def test_files_of_snapshots_that_expired_with_commits_are_found(stack: Stack, upkeep: Upkeep, table: str) -> None:
+    client = upkeep.client
+    properties = {"firn.snapshots-max": "2", "write.metadata.previous-versions-max": "3"}
+    client.update_properties(table, properties).committed(WAIT_S)
+    for _ in range(14):
+        delete(client, table, append(client, table))
+    now = upkeep.table(table)
+    assert len(now.metadata.snapshots) < 16
+    told = remove_unreachable(upkeep, table, dry_run=True, now_ms=LATER_MS)
+    removal = remove_unreachable(upkeep, table, now_ms=LATER_MS)
+    assert removal.removed == told.removed
+    assert removal.removed["manifest lists"] == 28 - len(now.metadata.snapshots)
+    assert removal.removed["content files"] >= 14 - len(now.metadata.snapshots)
+    there = stored(upkeep, table)
+    versions = [one for one in there if one.endswith(".metadata.json")]
+    assert len(versions) == 1 + len(now.metadata.metadata_log) == 4
+    assert len([one for one in there if "/data/" in one]) <= len(now.metadata.snapshots)
+    check(stack, upkeep, table)
+    append(client, table)
+    check(stack, upkeep, table)
+
+
+def test_files_that_waiting_intents_and_reservations_name_stay(stack: Stack, upkeep: Upkeep, table: str) -> None:
+    client = upkeep.client
+    waited_for, reserved, gone = (append(client, table) for _ in range(3))
+    view = client.table(table)
+    again = data_files_from_parquet([waited_for], view)
+    delete(client, table, waited_for, reserved, gone)
+    append(client, table)
+    ids = [one.snapshot_id for one in upkeep.table(table).metadata.snapshots[:-1]]
+    assert expire_snapshots(upkeep, table, snapshot_ids=ids, keep_files=True).removal is None
+    daemon = stack.daemons["a"]
+    with client.begin(table, files=[reserved], purpose="a test"):
+        daemon.pause()
+        try:
+            ticket = client.append(table, again)
+            removal = remove_unreachable(upkeep, table, now_ms=LATER_MS)
+        finally:
+            daemon.resume()
+    assert (removal.under_way, removal.removed["content files"]) == (2, 1)
+    ticket.committed(WAIT_S)
+    there = stored(upkeep, table)
+    assert {waited_for, reserved} <= there
+    assert gone not in there
+    check(stack, upkeep, table)
+    # Nothing leads to the reserved one any more: an orphan now.
+    assert remove_unreachable(upkeep, table, now_ms=LATER_MS).removed == {}
+    assert str(reserved) in stored(upkeep, table)
+
+
+def test_nothing_is_removed_of_a_table_that_may_share_its_files(upkeep: Upkeep, table: str) -> None:
+    client = upkeep.client
+    delete(client, table, append(client, table))
+    client.update_properties(table, {"gc.enabled": "false"}).committed(WAIT_S)
+    before = stored(upkeep, table)
+    with pytest.raises(InvalidInput, match=r"gc\.enabled"):
+        remove_unreachable(upkeep, table)
+    assert stored(upkeep, table) == before
+    with pytest.raises(NotFound):
+        remove_unreachable(upkeep, "db.none")
