@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from typing import Final, Literal
 
@@ -76,6 +77,16 @@ async def undecided(streams: IntentStreams, table: str, *, shard: int) -> int:
         async for standing, glance in _entries(streams, shard)
         if standing.state != "settled" and glance is not None and glance.table == table
     ])  # fmt: skip
+
+
+async def waiting_by_table(streams: IntentStreams, *, shards: int) -> Counter[str]:
+    """How many intents of each table stand in the streams and are not settled."""
+    found: Counter[str] = Counter()
+    for shard in range(shards):
+        async for standing, glance in _entries(streams, shard):
+            if standing.state != "settled" and glance is not None:
+                found[glance.table] += 1
+    return found
 
 
 async def _entries(streams: IntentStreams, shard: int) -> AsyncIterator[tuple[Standing, Glance | None]]:

@@ -40,6 +40,14 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     traceparent: str | msgspec.UnsetType = msgspec.UNSET
     data: dict[str, Any]
 
+    @property
+    def time_ms(self) -> int | None:
+        """Its time in Unix milliseconds; None where somebody else wrote it otherwise."""
+        try:
+            return int(datetime.fromisoformat(self.time).timestamp() * 1000)
+        except ValueError:
+            return None
+
 
 def _time(timestamp_ms: int) -> str:
     return datetime.fromtimestamp(timestamp_ms / 1000, tz=UTC).isoformat(timespec="milliseconds")

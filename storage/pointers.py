@@ -134,6 +134,11 @@ class Pointers:
         """The pointer as the connected server has it, which may be behind. `NotFound`; `CorruptFile`."""
         return _decoded(table, *await self._session.get(_path(table)))
 
+    async def read_dated(self, table: str) -> tuple[Pointer, int]:
+        """As `read_cached`, with when the pointer was set: Unix milliseconds, by the server's clock."""
+        data, stat = await self._session.get(_path(table))
+        return _decoded(table, data, stat).pointer, stat.mtime_ms
+
     async def list(self) -> list[str]:
         """The names of all tables and views, sorted."""
         try:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator
-from datetime import datetime
 from itertools import islice
 from typing import Any, Final
 
@@ -262,7 +261,7 @@ def _of_event(event: Event) -> Conflict | None:
     except msgspec.ValidationError:
         return None
     return Conflict(
-        time_ms=_event_ms(event),
+        time_ms=event.time_ms or now_ms(),  # somebody else's event may have none
         source="event",
         table=outcome.table,
         rule=outcome.rule,
@@ -270,13 +269,6 @@ def _of_event(event: Event) -> Conflict | None:
         writer=event.data.get("writer"),
         outcome=outcome,
     )
-
-
-def _event_ms(event: Event) -> int:
-    try:
-        return int(datetime.fromisoformat(event.time).timestamp() * 1000)
-    except ValueError:
-        return now_ms()  # somebody else's event
 
 
 def _print_line(reach: Reach, conflict: Conflict) -> None:

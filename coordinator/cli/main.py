@@ -24,6 +24,7 @@ COMMANDS: Final = {
     "serve": LazyCommand(f"{_HERE}.serve", "serve", "Run the daemon until SIGINT or SIGTERM, then drain and exit 0."),
     "demo": LazyCommand(f"{_HERE}.demo", "demo", "Writers, compactors and a deleter, and a proof by another engine."),
     "table": LazyCommand(f"{_HERE}.table", "table", "Create, look at and drop tables."),
+    "tables": LazyCommand(f"{_HERE}.tables", "tables", "How all tables are: what waits, who pauses, what is wrong."),
     "view": LazyCommand(f"{_HERE}.view", "view", "Create, look at, change and drop views."),
     "branch": LazyCommand(f"{_HERE}.branch", "branch", "Branches: create, move, fast-forward, rename, remove, keep."),
     "tag": LazyCommand(f"{_HERE}.branch", "tag", "Tags: create, move, remove, keep."),
