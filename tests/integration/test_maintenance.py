@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import threading
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,10 +19,16 @@ from firn.model.errors import InvalidInput, NotFound
 from firn.model.limits import Limits
 from firn.model.outcome import Committed
 from firn.pipeline.connection import Connection
+from firn.pipeline.orphan_files import remove_orphans
 from firn.pipeline.snapshot_expiry import expire_snapshots, remove_unreachable
 from firn.pipeline.upkeep import Upkeep
+from firn.storage.locations import normalize
+from firn.storage.object_files import ObjectFiles
 from firn.storage.parquet_schema import arrow_schema
 from tests.acceptance.stack import Stack
+from tests.integration.s3_server import S3Server
+from tests.strategies.quiet_upkeep import QuietUpkeep
+from tests.strategies.table_histories import History
 
 LATER_MS = 10**15
 SCHEMA = {"type": "struct", "fields": [{"id": 1, "name": "id", "type": "long", "required": False}]}
@@ -169,3 +177,76 @@ def test_nothing_is_removed_of_a_table_that_may_share_its_files(upkeep: Upkeep, 
     assert stored(upkeep, table) == before
     with pytest.raises(NotFound):
         remove_unreachable(upkeep, "db.none")
+
+
+def test_an_intent_that_waits_keeps_its_old_files_and_is_committed_later(
+    stack: Stack, upkeep: Upkeep, table: str
+) -> None:
+    """The writer died after it had submitted, days ago, and the daemon was down all the time."""
+    client = upkeep.client
+    append(client, table)
+    orphan, waits, in_batch = (written(client, table) for _ in range(3))
+    view = client.table(table)
+    described, batched = data_files_from_parquet([waits], view), data_files_from_parquet([in_batch], view)
+    daemon = stack.daemons["a"]
+    daemon.pause()
+    try:
+        tickets = [client.append(table, described), client.append(table, batched)]
+        told = remove_orphans(upkeep, table, now_ms=LATER_MS)
+        assert told.locations == (str(orphan),)
+        assert orphan.exists()
+        found = remove_orphans(upkeep, table, now_ms=LATER_MS, dry_run=False)
+    finally:
+        daemon.resume()
+    assert (found.locations, found.under_way) == ((str(orphan),), 2)
+    for ticket in tickets:
+        ticket.committed(WAIT_S)
+    assert not orphan.exists()
+    assert waits.exists()
+    check(stack, upkeep, table)
+    assert remove_orphans(upkeep, table, now_ms=LATER_MS).count == 0
+
+
+def test_orphans_go_while_a_table_is_written_to(stack: Stack, upkeep: Upkeep, table: str) -> None:
+    """Everything is taken for old. Writers that leave files lying before they submit them have reserved the table."""
+    client = upkeep.client
+    orphan = written(client, table)
+    os.utime(orphan, (0, 0))
+    stop, made = threading.Event(), []
+
+    def write() -> None:
+        while not stop.is_set():
+            made.append(append(client, table))
+
+    writers = [threading.Thread(target=write) for _ in range(2)]
+    with client.begin(table, purpose="two writers"):
+        for writer in writers:
+            writer.start()
+        try:
+            found = [remove_orphans(upkeep, table, now_ms=LATER_MS, dry_run=False).locations for _ in range(4)]
+            remove_unreachable(upkeep, table)
+        finally:
+            stop.set()
+            for writer in writers:
+                writer.join()
+    assert found == [(str(orphan),), (), (), ()]
+    assert set(made) <= stored(upkeep, table)
+    check(stack, upkeep, table)
+
+
+def test_expiry_and_orphans_on_an_object_store() -> None:
+    with S3Server() as s3:
+        files = ObjectFiles(s3.options, sleep=lambda _seconds: None)
+        history = History(files=files, location="s3a://bucket/wh/t")
+        gone, kept, orphan = history.file(), history.file(), history.file()
+        history.commit(gone, kept)
+        history.commit(removed=[gone])
+        history.commit(history.file())
+        history.expire([1, 2])
+        upkeep = QuietUpkeep(history)
+        removed = remove_unreachable(upkeep, "db.t", now_ms=LATER_MS).removed
+        assert removed["content files"] == 1
+        assert remove_orphans(upkeep, "db.t", now_ms=LATER_MS).locations == (orphan.file_path.replace("s3a:", "s3:"),)
+        remove_orphans(upkeep, "db.t", now_ms=LATER_MS, dry_run=False)
+        assert {*map(normalize, history.stored())} == {*map(normalize, history.reachable())}
+        files.close()

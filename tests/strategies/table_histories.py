@@ -29,10 +29,17 @@ LOG_MAX = 2
 class History:
     """A table of which every version is stored, as commits store them; `mirror` keeps what is ever written."""
 
-    def __init__(self, *, version: int = 2, log_max: int = LOG_MAX) -> None:
+    def __init__(
+        self,
+        *,
+        version: int = 2,
+        log_max: int = LOG_MAX,
+        files: FileStore | None = None,
+        location: str = "memory://wh/t",
+    ) -> None:
         self.mirror = MemoryFiles()
-        self.table = SmallTable(SCHEMA, UNPARTITIONED, version=version, files=self.mirror)
-        self.files = MemoryFiles(now_ms=lambda: START_MS)
+        self.table = SmallTable(SCHEMA, UNPARTITIONED, version=version, files=self.mirror, location=location)
+        self.files: FileStore = MemoryFiles(now_ms=lambda: START_MS) if files is None else files
         self.versions: list[str] = []
         self._log_max = log_max
         self._copied: set[str] = set()

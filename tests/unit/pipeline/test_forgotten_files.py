@@ -13,7 +13,7 @@ from firn.model.errors import CorruptFile, Unavailable
 from firn.model.limits import Limits
 from firn.pipeline.forgotten_files import METADATA_GRACE_MS, SNAPSHOT_GRACE_MS, Removal, Removing
 from firn.pipeline.past_versions import past_of
-from firn.storage.files import FileInfo
+from firn.storage.files import FileInfo, FileStore
 from firn.storage.memory_files import MemoryFiles
 from tests.strategies.table_histories import History
 
@@ -23,7 +23,7 @@ LATER_MS = 10**15
 class Failing(MemoryFiles):
     """Another store's files, of which it removes only `deletes_max`, as a removal does that is killed."""
 
-    def __init__(self, files: MemoryFiles, deletes_max: int) -> None:
+    def __init__(self, files: FileStore, deletes_max: int) -> None:
         super().__init__()
         self.inner = files
         self.left = deletes_max
