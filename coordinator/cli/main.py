@@ -47,6 +47,7 @@ COMMANDS: Final = {
     "report": LazyCommand(
         f"{_PIPELINE}.report", "report", "Journals as a table for SQL, and what conflicts were about.", extra="spark"
     ),
+    "spark": LazyCommand(f"{_PIPELINE}.spark", "spark", "Spark jobs: demo, compact, report with SQL.", extra="spark"),
     "status": LazyCommand(f"{_HERE}.status", "status", "Daemons, shards, what waits; exits with 1 on trouble."),
     "pause": LazyCommand(f"{_HERE}.pausing", "pause", "Commit nothing more to a table; its intents wait."),
     "resume": LazyCommand(f"{_HERE}.pausing", "resume", "Let a paused table be committed to again."),
