@@ -3,49 +3,37 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
 import subprocess
 import threading
 import time
-import urllib.error
-import urllib.parse
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
-from http import HTTPStatus
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import msgspec
 import pytest
 import yaml
+from playwright.sync_api import Browser, Page, expect
 from prometheus_client import generate_latest
 
-from firn import RejectedError
+from firn import ContentFile, RejectedError
 from firn.coordinator.embedded import RedisServer, ZooKeeperServer
 from firn.coordinator.embedded.server import free_port
 from firn.coordinator.metrics import Metrics, TableSize
+from firn.coordinator.pages.dashboard_files import NAMES
 from grafana import generate
-from tests.acceptance.stack import SCHEMA, DaemonProcess, Stack
-from tests.deploy.servers import DEPLOY, running, wait_until
+from tests.acceptance.browser import check_readable, chromium
+from tests.acceptance.stack import SCHEMA, Stack
+from tests.deploy.prometheus import RULES, ask, needed, samples, shipped_prometheus
+from tests.deploy.servers import DEPLOY, wait_until
 
 DASHBOARDS = sorted(generate.FOLDER.glob("*.json"))
-RULES = DEPLOY / "prometheus" / "rules" / "firn.yml"
 RUNBOOKS = DEPLOY.parent / "docs" / "runbooks"
 
-SILENT_WHEN_WELL = {"firn_table_queued_intents"}
-"""Metrics of what does not happen in a test that hurts nothing."""
-
-
-def needed(program: str) -> str:
-    """A program of Prometheus; CI must have it."""
-    found = shutil.which(program)
-    if found is None:
-        if "CI" in os.environ:
-            pytest.fail(f"CI must try the rules: install {program}")
-        pytest.skip(f"{program} is not installed")
-    return found
+SILENT_WHEN_WELL = {"firn_table_queued_intents", "firn_redis_memory_max_bytes"}
+"""Metrics of what does not happen in a test that hurts nothing, on a Redis without a limit."""
 
 
 def panels() -> list[tuple[str, str, str]]:
@@ -124,46 +112,34 @@ def test_the_rules_do_what_they_say_on_recorded_series() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+class Watched(msgspec.Struct, frozen=True):
+    """URLs of a Prometheus and of the daemon that it watches."""
+
+    prometheus: str
+    daemon: str
+
+
 @pytest.fixture(scope="module")
 def watched(
     tmp_path_factory: pytest.TempPathFactory, redis_server: RedisServer, zookeeper_server: ZooKeeperServer
-) -> Iterator[str]:
-    """A Prometheus that has watched a daemon at work, with the shipped rules; its URL."""
-    program = needed("prometheus")
+) -> Iterator[Watched]:
+    """A Prometheus that has watched a daemon at work, with the shipped rules."""
+    url = f"http://127.0.0.1:{free_port()}"
     folder = tmp_path_factory.mktemp("watched")
     with Stack(folder, redis_server=redis_server, zookeeper_server=zookeeper_server) as stack:
-        daemon = stack.daemon()
+        daemon = stack.daemon(HTTP_PROMETHEUS_URL=url)
         stop = threading.Event()
         work = threading.Thread(target=_work, args=(stack, stop))
         work.start()
         try:
-            with _prometheus(program, folder, daemon) as url:
-                wait_until(lambda: _samples(url, "rate(firn_intents_total[15s])") > 0, what="rates")
-                wait_until(lambda: _samples(url, "firn:intent_seconds:p99_5m") > 0, what="recorded rules", timeout_s=60)
+            with shipped_prometheus(folder, url, targets=[daemon.http]):
+                wait_until(lambda: samples(url, "rate(firn_intents_total[15s])") > 0, what="rates")
+                wait_until(lambda: samples(url, "firn:intent_seconds:p99_5m") > 0, what="recorded rules", timeout_s=60)
                 time.sleep(3)
-                yield url
+                yield Watched(prometheus=url, daemon=daemon.http)
         finally:
             stop.set()
             work.join()
-
-
-@contextmanager
-def _prometheus(program: str, folder: Path, daemon: DaemonProcess) -> Iterator[str]:
-    """Prometheus on the shipped configuration; only the address, the token and the pace are a test's. Its URL."""
-    shipped = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text())
-    (job,) = [job for job in shipped["scrape_configs"] if job["job_name"] == "firn"]
-    del job["authorization"]
-    job["static_configs"] = [{"targets": [daemon.http.removeprefix("http://")]}]
-    shipped |= {"scrape_configs": [job], "rule_files": [str(RULES)]}
-    shipped["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
-    (folder / "prometheus.yml").write_text(yaml.safe_dump(shipped))
-    url = f"http://127.0.0.1:{free_port()}"
-    command = [
-        program, f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/tsdb",
-        f"--web.listen-address={url.removeprefix('http://')}",
-    ]  # fmt: skip
-    with running(command, environment=dict(os.environ), log=folder / "prometheus.log"):
-        yield url
 
 
 def _work(stack: Stack, stop: threading.Event) -> None:
@@ -173,6 +149,14 @@ def _work(stack: Stack, stop: threading.Event) -> None:
         turn = 0
         while not stop.is_set():
             turn += 1
+            if turn % 10 == 0:  # a lock that is taken and given up again
+                client.create_table(f"db.made_{turn}", SCHEMA).committed(30)
+            path = f"{stack.warehouse}/db/watched/data/{turn}.parquet"
+            file = ContentFile(
+                file_path=path, file_format="parquet", spec_id=0, record_count=10, file_size_in_bytes=1_000
+            )  # fmt: skip
+            client.append("db.watched", [file]).committed(30)
+            client.delete_files("db.watched", [path]).committed(30)
             client.update_properties("db.watched", {"turn": str(turn)}, priority="maintenance").committed(30)
             try:
                 client.delete_files("db.watched", [f"/nowhere-{turn}.parquet"]).committed(30)
@@ -181,47 +165,88 @@ def _work(stack: Stack, stop: threading.Event) -> None:
             time.sleep(0.1)
 
 
-def _ask(url: str, expression: str) -> list[Any]:
-    query = urllib.parse.urlencode({"query": expression})
-    try:
-        with urllib.request.urlopen(f"{url}/api/v1/query?{query}", timeout=10) as answer:
-            told = json.load(answer)
-    except urllib.error.HTTPError as error:
-        if error.code == HTTPStatus.SERVICE_UNAVAILABLE:
-            raise  # it is starting
-        pytest.fail(f"{expression}: {error.read().decode()}")
-    result: list[Any] = told["data"]["result"]
-    return result
-
-
-def _samples(url: str, expression: str) -> int:
-    try:
-        return len(_ask(url, expression))
-    except OSError:
-        return 0
-
-
 @pytest.mark.acceptance
-def test_every_panel_shows_something_of_a_daemon_at_work(watched: str) -> None:
+def test_every_panel_shows_something_of_a_daemon_at_work(watched: Watched) -> None:
     empty = []
     for place, title, expression in panels():
         asked = expression.replace("$__rate_interval", "10s").replace("$table", ".*")
-        if not _ask(watched, asked) and not any(name in expression for name in SILENT_WHEN_WELL):
+        if not ask(watched.prometheus, asked) and not any(name in expression for name in SILENT_WHEN_WELL):
             empty.append(f"{place} / {title}: {asked}")
     assert empty == []
 
 
 @pytest.mark.acceptance
-def test_every_rule_is_evaluated_on_a_daemon_at_work(watched: str) -> None:
+def test_every_rule_is_evaluated_on_a_daemon_at_work(watched: Watched) -> None:
     """No rule fails, recorded series are there, and an alert's condition without its bound has a value."""
-    with urllib.request.urlopen(f"{watched}/api/v1/rules", timeout=10) as answer:
+    with urllib.request.urlopen(f"{watched.prometheus}/api/v1/rules", timeout=10) as answer:
         groups = json.load(answer)["data"]["groups"]
     evaluated = [rule for group in groups for rule in group["rules"]]
     assert len(evaluated) == len(rules())
     assert [rule["name"] for rule in evaluated if rule["health"] != "ok"] == []
     for rule in rules():
         if "record" in rule:
-            assert _ask(watched, rule["record"]), rule["record"]
+            assert ask(watched.prometheus, rule["record"]), rule["record"]
             continue
         bare = re.split(r" (?:>|<|==) [\d.e]+(?: and |\)?$)| < max_over_time", rule["expr"])[0].removeprefix("absent(")
-        assert _ask(watched, bare), f"{rule['alert']}: {bare}"
+        assert ask(watched.prometheus, bare), f"{rule['alert']}: {bare}"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as started:
+        yield started
+
+
+def heard_on(page: Page) -> list[str]:
+    """What the browser complains of, as it comes."""
+    heard: list[str] = []
+    page.on("console", lambda message: heard.append(message.text))
+    return heard
+
+
+LOOKS = [("light", 1300), ("dark", 390), ("dark", 1300), ("light", 390)]
+"""On a desk and on a phone, by day and by night."""
+
+
+@pytest.mark.acceptance
+@pytest.mark.parametrize(
+    ("name", "scheme", "width"),
+    [
+        pytest.param(name, *look, marks=() if LOOKS.index(look) == NAMES.index(name) else pytest.mark.long)
+        for name in NAMES
+        for look in LOOKS
+    ],
+)
+def test_every_panel_is_drawn_and_can_be_read(
+    watched: Watched, browser: Browser, name: str, scheme: Literal["light", "dark"], width: int, tmp_path: Path
+) -> None:
+    """In the ops page, from the queries of Grafana's dashboards."""
+    context = browser.new_context(
+        base_url=watched.daemon, viewport={"width": width, "height": 900}, color_scheme=scheme
+    )  # fmt: skip
+    page = context.new_page()
+    complaints = heard_on(page)
+    page.goto(f"/dashboards/{name}?range=15m")
+    check_readable(page)
+    page.screenshot(path=tmp_path / f"{name}-{scheme}-{width}.png", full_page=True)
+    shown = page.locator(".panel h3").all_inner_texts()
+    assert shown == list(dict.fromkeys(title for place, title, _ in panels() if place == name))
+    assert page.locator(".panel:not(:has(svg, table, .value))").all_inner_texts() == []
+    assert complaints == []
+    context.close()
+
+
+@pytest.mark.acceptance
+def test_a_reader_chooses_a_table_and_a_span_of_time(watched: Watched, browser: Browser) -> None:
+    page = browser.new_page(base_url=watched.daemon)
+    page.goto("/dashboards")
+    page.get_by_role("link", name="Table", exact=True).click()
+    page.get_by_label("Table", exact=True).select_option("db.watched")
+    page.get_by_role("button", name="Show").click()
+    page.get_by_role("link", name="15m").click()
+    assert page.url.endswith("/dashboards/table?range=15m&table=db.watched")
+    expect(page.get_by_label("Table", exact=True)).to_have_value("db.watched")
+    expect(page.get_by_role("region", name="Snapshots").get_by_role("cell", name="db.watched")).to_be_visible()
+    page.get_by_role("link", name="its page").click()
+    expect(page.get_by_role("heading", name="db.watched")).to_be_visible()
+    page.close()
