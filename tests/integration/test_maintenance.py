@@ -5,20 +5,24 @@ from __future__ import annotations
 import os
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from firn import Client, data_files_from_parquet
+from firn.coordinator.client.intents import new_intent_id
 from firn.coordinator.embedded import RedisServer, ZooKeeperServer
 from firn.coordinator.fsck.run import check_table
 from firn.model.errors import InvalidInput, NotFound
+from firn.model.intent import DeleteFiles
 from firn.model.limits import Limits
 from firn.model.outcome import Committed
 from firn.pipeline.connection import Connection
+from firn.pipeline.manifest_rewrite import rewrite_manifests
 from firn.pipeline.orphan_files import remove_orphans
 from firn.pipeline.snapshot_expiry import expire_snapshots, remove_unreachable
 from firn.pipeline.upkeep import Upkeep
@@ -28,7 +32,7 @@ from firn.storage.parquet_schema import arrow_schema
 from tests.acceptance.stack import Stack
 from tests.integration.s3_server import S3Server
 from tests.strategies.quiet_upkeep import QuietUpkeep
-from tests.strategies.table_histories import History
+from tests.strategies.table_histories import History, live_files
 
 LATER_MS = 10**15
 SCHEMA = {"type": "struct", "fields": [{"id": 1, "name": "id", "type": "long", "required": False}]}
@@ -62,11 +66,11 @@ def table(upkeep: Upkeep) -> str:
     return name
 
 
-def written(client: Client, table: str) -> Path:
+def written(client: Client, table: str, *, ids: Sequence[int] = (1, 2, 3)) -> Path:
     view = client.table(table)
     path = Path(view.location, "data", f"{uuid.uuid4()}.parquet")
     path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(pa.table({"id": [1, 2, 3]}, schema=arrow_schema(view.schema)), path)
+    pq.write_table(pa.table({"id": list(ids)}, schema=arrow_schema(view.schema)), path)
     return path
 
 
@@ -250,3 +254,45 @@ def test_expiry_and_orphans_on_an_object_store() -> None:
         remove_orphans(upkeep, "db.t", now_ms=LATER_MS, dry_run=False)
         assert {*map(normalize, history.stored())} == {*map(normalize, history.reachable())}
         files.close()
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_manifests_are_rewritten_by_partition(stack: Stack, upkeep: Upkeep, version: int) -> None:
+    client, table = upkeep.client, f"db.m{version}"
+    spec = {"spec-id": 0, "fields": [{"source-id": 1, "field-id": 1000, "name": "id", "transform": "identity"}]}
+    client.create_table(table, SCHEMA, partition_spec=spec, format_version=version).committed(WAIT_S)
+    for number in (3, 1, 2, 3, 1, 2):
+        path = written(client, table, ids=[number])
+        client.append(table, data_files_from_parquet([path], client.table(table))).committed(WAIT_S)
+    before = live_files(upkeep.table(table).metadata, upkeep.files)
+    done = rewrite_manifests(upkeep, table)
+    assert isinstance(done.answer, Committed)
+    assert (done.before, done.after, done.files) == (6, 1, 6)
+    now = upkeep.table(table).metadata
+    after = live_files(now, upkeep.files)
+    assert sorted(after, key=lambda one: one.file_path) == sorted(before, key=lambda one: one.file_path)
+    assert [one.partition for one in after] == [(1,), (1,), (2,), (2,), (3,), (3,)]
+    assert rewrite_manifests(upkeep, table).answer is None
+    check(stack, upkeep, table)
+
+
+def test_manifests_that_others_took_away_are_planned_anew(
+    stack: Stack, upkeep: Upkeep, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = upkeep.client
+    paths = [append(client, table) for _ in range(4)]
+    submit = client.submit
+    waits = iter(paths)
+
+    def submit_late(intent: Any) -> Any:
+        path = next(waits, None)
+        if path in paths[:1]:
+            submit(DeleteFiles(intent_id=new_intent_id(), table=table, removed_data_files=(path,))).committed(WAIT_S)
+        return submit(intent)
+
+    monkeypatch.setattr(client, "submit", submit_late)
+    done = rewrite_manifests(upkeep, table)
+    assert isinstance(done.answer, Committed)
+    assert done.files == 3
+    assert sorted(one.file_path for one in live_files(upkeep.table(table).metadata, upkeep.files)) == sorted(paths[1:])
+    check(stack, upkeep, table)
