@@ -97,8 +97,7 @@ class Leases:
             async with asyncio.timeout(timeout_s):
                 hold = await self._queue_up(table, folder, node_id, epoch=epoch)
         except TimeoutError:
-            self._unwanted[folder, node_id] = epoch
-            await self._sweep()
+            await self._give_up(folder, node_id, epoch=epoch, remove=self._remove(folder, node_id))
             return None
         except BaseException:
             self._unwanted[folder, node_id] = epoch
@@ -161,8 +160,7 @@ class Leases:
         if self._held.pop(lease.path, None) is None or lease.session_epoch != self._session.epoch:
             return
         folder, _, name = lease.path.rpartition("/")
-        self._unwanted[folder, name[:-11]] = lease.session_epoch
-        await self._sweep()
+        await self._give_up(folder, name[:-11], epoch=lease.session_epoch, remove=self._session.delete(lease.path))
 
     async def holder(self, table: str) -> HolderInfo | None:
         """Who holds the lock of `table` now."""
@@ -307,14 +305,27 @@ class Leases:
                 return  # without a connection, its return starts the next sweep
             await asyncio.sleep(SWEEP_RETRY_S)
 
-    async def _sweep(self) -> None:
-        """Remove our nodes that nobody wants: those that can be now, the others in the background."""
+    async def _give_up(self, folder: str, node_id: str, *, epoch: int, remove: Coroutine[Any, Any, object]) -> None:
+        """Remove a node of ours that nobody wants any more: now if that can be, otherwise in the background.
+
+        Each caller removes its own: a thousand locks may be given up at once, and what is left of others is swept once.
+        """
+        self._unwanted[folder, node_id] = epoch
         if self._session.state != "connected":
+            remove.close()
             return  # its return starts the sweep; waiting for it would hold up whoever gives a lock up
         try:
-            await self._sweep_pass()
-        finally:
+            await remove
+        except NotFound:
+            pass  # by an operator, or by an attempt whose answer was lost
+        except FirnError as error:
+            _log.warning("lease.not-removed-yet", folder=folder, error=str(error))
             self._sweep_soon()
+            return
+        except BaseException:
+            self._sweep_soon()
+            raise
+        self._unwanted.pop((folder, node_id), None)
 
     async def _sweep_pass(self) -> bool:
         while self._unwanted:

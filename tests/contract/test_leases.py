@@ -257,3 +257,32 @@ async def test_crossing_holders_of_several_locks_all_get_their_turn(world):
     async with asyncio.timeout(60):
         await asyncio.gather(*(work(member, tables) for member, tables in zip(members, orders, strict=True)))
     assert len(turns) == 20
+
+
+class Counted:
+    """A session that counts what is asked of it."""
+
+    def __init__(self, session):
+        self._session = session
+        self.calls = 0
+
+    def __getattr__(self, name):
+        member = getattr(self._session, name)
+        if name not in {"children", "delete", "get", "exists"}:
+            return member
+
+        def call(*args, **options):
+            self.calls += 1
+            return member(*args, **options)
+
+        return call
+
+
+async def test_giving_up_many_locks_at_once_costs_one_request_for_each(world):
+    session = Counted(await world.connect())
+    own = Leases(session, member="one")
+    held = [await own.acquire(f"db.t{n}", timeout_s=5) for n in range(30)]
+    session.calls = 0
+    await asyncio.gather(*map(own.release, held))
+    assert session.calls == len(held)
+    assert [await own.holder(f"db.t{n}") for n in range(30)] == [None] * 30
