@@ -12,6 +12,7 @@ import msgspec
 
 from firn.coordinator.manifest_cache import ManifestCache
 from firn.coordinator.merges_beside import MergesBeside
+from firn.coordinator.read_ahead import ReadAhead
 from firn.coordinator.replay.draft import ManifestRef
 from firn.coordinator.replay.file_index import FileIndex
 from firn.coordinator.replay.live_files import LiveFiles
@@ -28,6 +29,7 @@ from firn.model.snapshot import Snapshot
 from firn.model.view import ViewMetadata
 from firn.storage.files import FileStore
 from firn.storage.manifest_lists import check_totals
+from firn.storage.manifest_paths import live_paths
 from firn.storage.manifest_reader import StoredManifests
 from firn.storage.merged_manifests import Source
 from firn.storage.metadata_files import decode_metadata, digest_of_bytes
@@ -46,6 +48,7 @@ class TableReader:
         self._files = files
         self._stored = StoredManifests(files, limits=limits)
         self._limits = limits
+        self._reads = ReadAhead(self._read)
         self._cache = ManifestCache(bytes_max=limits.manifest_cache_bytes_max)
         source = Source(
             packed=lambda part: self._cache.packed(part.manifest_path), read=self._read, entries=self.entries
@@ -169,12 +172,9 @@ class TableReader:
             raise CorruptFile(metadata.location, f"a reference names snapshot {snapshot_id}, which is not there")
         manifests: tuple[ManifestRef, ...] = self.manifests(metadata, snapshot)
         live = FileIndex()
-        for manifest in manifests:
-            assert isinstance(manifest, ManifestFile)
-            if manifest.content != "data" or not manifest.may_have_live_files:
-                continue
-            paths = (entry.data_file.file_path for entry in self.entries(metadata, manifest) if entry.is_live)
-            live.put_all(paths, manifest.manifest_path)
+        stored = [m for m in manifests if isinstance(m, ManifestFile) and m.content == "data" and m.may_have_live_files]
+        for manifest, data in self._reads.ahead(stored):
+            live.put_all(live_paths(data, manifest=manifest), manifest.manifest_path)
         return Head(snapshot_id=snapshot_id, manifests=manifests, live=LiveFiles(live))
 
     def _read(self, manifest: ManifestFile) -> bytes:

@@ -111,8 +111,8 @@ class AvroFile(msgspec.Struct, frozen=True, kw_only=True):
             raise CorruptFile(self.location, f"header value {key} is not a number: {value[:40]!r}")
         return int(value)
 
-    def read_blocks(self) -> Iterator[list[dict[str, Any]]]:
-        """The records, a list per block, with fields called ``f<field id>``. Raises CorruptFile."""
+    def read_contents(self) -> Iterator[tuple[int, bytes]]:
+        """The blocks decompressed: how many records each announces, and their bytes. Raises CorruptFile."""
         budget = self.limits.decompressed_bytes_max
         for index, block in enumerate(self.blocks):
             where = f"block {index}"
@@ -125,10 +125,15 @@ class AvroFile(msgspec.Struct, frozen=True, kw_only=True):
             budget -= len(content)
             if block.count * self.schema.root.width > len(content):
                 raise CorruptFile(self.location, f"{where}: {block.count} records in {len(content)} bytes")
+            yield block.count, content
+
+    def read_blocks(self) -> Iterator[list[dict[str, Any]]]:
+        """The records, a list per block, with fields called ``f<field id>``. Raises CorruptFile."""
+        for index, (count, content) in enumerate(self.read_contents()):
             try:
-                yield decode_block(self.schema, content, block.count)
+                yield decode_block(self.schema, content, count)
             except _DECODE_ERRORS as exc:
-                raise CorruptFile(self.location, f"{where}: {type(exc).__name__}: {exc}") from None
+                raise CorruptFile(self.location, f"block {index}: {type(exc).__name__}: {exc}") from None
 
 
 def open_avro(data: bytes, *, location: str, limits: AvroLimits = DEFAULT_LIMITS) -> AvroFile:

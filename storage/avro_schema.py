@@ -64,13 +64,15 @@ class AvroType:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AvroSchema:
-    """A checked schema: `root` describes a record; `block` is fastavro's parsed form of ``{block: [record, …]}``.
+    """A checked schema: `root` describes a record, `layout` is its plain form for whoever walks over the bytes, and
+    `block` is fastavro's parsed form of ``{block: [record, …]}``.
 
     The bytes of an Avro block with a count before and a zero behind are exactly one such array, so that one call
     decodes or encodes a whole block.
     """
 
     root: AvroType
+    layout: Any
     block: Any
 
 
@@ -102,7 +104,7 @@ def _compile_cached(text: bytes) -> AvroSchema:
         "name": "Block",
         "fields": [{"name": BLOCK_FIELD, "type": {"type": "array", "items": layout}}],
     }
-    return AvroSchema(root=root, block=fastavro.parse_schema(wrapped))
+    return AvroSchema(root=root, layout=layout, block=fastavro.parse_schema(wrapped))
 
 
 class _Compiler:

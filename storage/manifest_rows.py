@@ -15,7 +15,7 @@ from firn.model.types import StructType
 from firn.storage.avro_schema import AvroType
 from firn.storage.partition_data import PartitionDecoder
 
-_FORMATS: Final[Mapping[str, FileFormat]] = {"avro": "avro", "orc": "orc", "parquet": "parquet", "puffin": "puffin"}
+FILE_FORMATS: Final[Mapping[str, FileFormat]] = {"avro": "avro", "orc": "orc", "parquet": "parquet", "puffin": "puffin"}
 _STATUSES: Final = (Status.EXISTING, Status.ADDED, Status.DELETED)
 
 _INTEGER: Final = frozenset({"int", "long"})
@@ -38,20 +38,7 @@ class RowDecoder:
     """
 
     def __init__(self, written: AvroType, *, partition_type: StructType, spec_id: int) -> None:
-        data_file = written.field(2)
-        if data_file is None or written.field(0) is None:
-            raise InvalidInput("no status or no data_file", where="manifest_entry")
-        _check_kinds(written, _ENTRY_KINDS, where="manifest_entry")
-        _check_kinds(data_file, _FILE_KINDS, where="data_file")
-        for field_id, kinds in _MAP_KINDS.items():
-            _check_map(data_file.field(field_id), kinds, where=f"data_file.{field_id}")
-        for field_id in _LISTS:
-            found = data_file.field(field_id)
-            if found is not None and (found.kind != "array" or found.items is None or found.items.kind not in _INTEGER):
-                raise InvalidInput(f"a {found.kind} instead of a list of integers", where=f"data_file.{field_id}")
-        for field_id in _REQUIRED:
-            if data_file.field(field_id) is None:
-                raise InvalidInput("missing, but required", where=f"data_file.{field_id}")
+        data_file = check_entry_schema(written)
         self._partition = PartitionDecoder(partition_type, data_file.field(102))
         self._spec_id = spec_id
 
@@ -64,7 +51,7 @@ class RowDecoder:
         code = stored.get("f134")
         content: Content | None = "data" if code is None else CONTENT_NAMES.get(code)
         format_name = stored["f101"]
-        file_format = _FORMATS.get(format_name.lower()) if format_name is not None else None
+        file_format = FILE_FORMATS.get(format_name.lower()) if format_name is not None else None
         path, rows, size = stored["f100"], stored["f103"], stored["f104"]
         if content is None or file_format is None or not path or rows is None or size is None or rows < 0 or size < 0:
             raise InvalidInput(
@@ -101,6 +88,28 @@ class RowDecoder:
                 content_size_in_bytes=stored.get("f145"),
             ),
         )
+
+
+def check_entry_schema(written: AvroType) -> AvroType:
+    """The type of the data files in entries of this schema.
+
+    Raises InvalidInput when it lacks what an entry needs or has it with other types.
+    """
+    data_file = written.field(2)
+    if data_file is None or written.field(0) is None:
+        raise InvalidInput("no status or no data_file", where="manifest_entry")
+    _check_kinds(written, _ENTRY_KINDS, where="manifest_entry")
+    _check_kinds(data_file, _FILE_KINDS, where="data_file")
+    for field_id, kinds in _MAP_KINDS.items():
+        _check_map(data_file.field(field_id), kinds, where=f"data_file.{field_id}")
+    for field_id in _LISTS:
+        found = data_file.field(field_id)
+        if found is not None and (found.kind != "array" or found.items is None or found.items.kind not in _INTEGER):
+            raise InvalidInput(f"a {found.kind} instead of a list of integers", where=f"data_file.{field_id}")
+    for field_id in _REQUIRED:
+        if data_file.field(field_id) is None:
+            raise InvalidInput("missing, but required", where=f"data_file.{field_id}")
+    return data_file
 
 
 def _dict(pairs: list[dict[str, Any]] | None) -> dict[int, Any] | None:

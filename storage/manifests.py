@@ -252,17 +252,10 @@ def decode_manifest(
     failed, Unsupported for a format version that firn does not know.
     """
     location = manifest.manifest_path
-    if len(data) != manifest.manifest_length:
-        raise CorruptFile(location, f"{len(data)} bytes where the manifest list says {manifest.manifest_length}")
     spec = specs.get(manifest.partition_spec_id)
     if spec is None:
         raise CorruptFile(location, f"partition spec {manifest.partition_spec_id} is not in the table's metadata")
-    file = open_avro(data, location=location, limits=limits)
-    _check_header(file, manifest)
-    listed = (manifest.added_files_count, manifest.existing_files_count, manifest.deleted_files_count)
-    known = [count for count in listed if count is not None]
-    if len(known) == len(listed) and sum(known) != file.record_count:
-        raise CorruptFile(location, f"{file.record_count} entries where the manifest list says {sum(known)}")
+    file = open_manifest(data, manifest=manifest, limits=limits)
     type_ = _partition_type(spec, schemas)
     entries: list[ManifestEntry] = []
     try:
@@ -280,6 +273,23 @@ def decode_manifest(
     if stray is not None:
         raise CorruptFile(location, f"{stray.content} file in a manifest of {manifest.content}: {stray.file_path}")
     return inherited
+
+
+def open_manifest(data: bytes, *, manifest: ManifestFile, limits: AvroLimits = DEFAULT_LIMITS) -> AvroFile:
+    """The container of a manifest, with whatever can be checked of it without reading its entries.
+
+    Raises CorruptFile naming the check that failed, Unsupported for a format version that firn does not know.
+    """
+    location = manifest.manifest_path
+    if len(data) != manifest.manifest_length:
+        raise CorruptFile(location, f"{len(data)} bytes where the manifest list says {manifest.manifest_length}")
+    file = open_avro(data, location=location, limits=limits)
+    _check_header(file, manifest)
+    listed = (manifest.added_files_count, manifest.existing_files_count, manifest.deleted_files_count)
+    known = [count for count in listed if count is not None]
+    if len(known) == len(listed) and sum(known) != file.record_count:
+        raise CorruptFile(location, f"{file.record_count} entries where the manifest list says {sum(known)}")
+    return file
 
 
 def manifest_file_of_v1(
