@@ -13,7 +13,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, TypedDict, Unpack
 
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from firn.coordinator.client.answers import Unknown
@@ -41,6 +40,7 @@ from firn.pipeline.connection import Connection
 from firn.pipeline.dangling_deletes import remove_dangling_deletes
 from firn.pipeline.file_removal import remove_files
 from firn.pipeline.row_filter import parse_filter
+from firn.pipeline.spark_errors import SPARK_ERRORS, cause_of
 from firn.storage.manifest_reader import StoredManifests
 
 COMMITS_MAX: Final = 10
@@ -259,9 +259,9 @@ class _Run:
                     rules=self._rules,
                     connection=self._connection,
                 )
-            except (FirnError, PySparkException) as error:
-                _log.warning("compaction of %s, group %s failed: %s", self._table, group.number, error)
-                standing.message = str(error).strip().split("\n", 1)[0]
+            except (FirnError, *SPARK_ERRORS) as error:
+                standing.message = cause_of(error)
+                _log.warning("compaction of %s, group %s failed: %s", self._table, group.number, standing.message)
                 self._settle(group, "failed")
                 continue
             yield written

@@ -18,7 +18,7 @@ from firn.model.sorting import UNSORTED, SortBy, SortOrder, replace_order
 from firn.pipeline.compaction_plan import FileGroup
 from firn.pipeline.distribution import distribute, partition_keys
 from firn.pipeline.write_target import WriteTarget
-from firn.pipeline.z_order import ZOrder, z_fields
+from firn.pipeline.z_order import SAMPLE_ROWS, ZOrder, z_fields
 
 Strategy = Literal["bin-pack", "sort", "z-order"]
 """``bin-pack``: rows as they come, without a shuffle where that is possible. ``sort``: by a sort order, so that files
@@ -67,7 +67,10 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
 
     def _z_ordered(self, rows: DataFrame, *, group: FileGroup, target: WriteTarget) -> DataFrame:
         fields = z_fields(target.metadata.current_schema, self.columns)
-        with_keys = _WithKeys(ZOrder.of(fields, [task.file for task in group.tasks]))
+        columns = rows.select([F.col(f"`{field.name}`") for field in fields])
+        share = SAMPLE_ROWS / max(1, sum(task.file.record_count for task in group.tasks))
+        sample = columns if share >= 1 else columns.sample(fraction=share, seed=0)
+        with_keys = _WithKeys(ZOrder.of(fields, sample.toArrow()))
         keyed = rows.mapInArrow(with_keys, SparkStruct([*rows.schema.fields, StructField(_KEY, BinaryType())]))
         places = partition_keys(keyed, schema=target.schema, spec=target.spec) if group.of_old_specs else []
         ranged = keyed.repartitionByRange(group.outputs, *places, F.col(_KEY))

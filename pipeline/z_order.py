@@ -1,16 +1,15 @@
 """Z-order: one key for several columns, so that files sorted by it are narrow in each of these columns.
 
-Every value becomes 64 bits whose order is that of the values, nulls first, and the key takes a bit of each column in
-turn. Only the bits in which the rows differ help: values are scaled to the range that the files' bounds give, or one
-column with large numbers would decide alone.
+Every value becomes 64 bits whose order is that of the values. Which share of the rows is below it, by a sample, is its
+rank, and the key takes a bit of each column's rank in turn, nulls first. Bits of the values themselves would let a
+column with large numbers decide alone, and most bits of a float are its exponent.
 """
 
 from __future__ import annotations
 
-import struct
-import uuid
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -18,9 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from firn.model.datafile import DataFile
 from firn.model.errors import InvalidInput
-from firn.model.expressions.column_facts import decode_bound
 from firn.model.internal_values import unscaled_of
 from firn.model.schema import Schema
 from firn.model.types import (
@@ -50,27 +47,38 @@ KEY_BITS: Final = 64
 PREFIX_BYTES: Final = 8
 """Bytes of a text or of bytes that count."""
 
+STEPS_MAX: Final = 4096
+"""Ranks that are told apart: far more than there are files."""
+
+SAMPLE_ROWS: Final = 20_000
+"""Rows that ranks are found by."""
+
 COLUMNS_MAX: Final = 8
 """Columns of one key: with more of them, each has too few bits to matter."""
 
 _SIGN: Final = 1 << 63
-_ALL: Final = (1 << 64) - 1
 _SPREAD_MAX: Final = _SIGN - 1
 _INTEGERS: Final = frozenset({BOOLEAN, INT, LONG, DATE, TIME, TIMESTAMP, TIMESTAMPTZ, TIMESTAMP_NS, TIMESTAMPTZ_NS})
 _FLOATS: Final = frozenset({FLOAT, DOUBLE})
 
 
-class KeyRange(msgspec.Struct, frozen=True):
-    """The least and the greatest key that rows are known to have; other keys are taken for the nearer of the two."""
+class Ranks(msgspec.Struct, frozen=True):
+    """A column's keys at even shares of its rows, rising: what is below the first has rank 0, and so on."""
 
-    low: int = 0
-    high: int = _ALL
+    steps: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, keys: Keys) -> Ranks:
+        """The ranks by a sample of keys, which need not be in order."""
+        ordered = np.sort(keys)
+        if len(ordered) > STEPS_MAX:
+            ordered = ordered[np.linspace(0, len(ordered) - 1, STEPS_MAX).astype(np.int64)]
+        return cls(tuple(np.unique(ordered).tolist()))
 
     def spread(self, keys: Keys) -> Keys:
-        """Keys over this range as keys over all 63 bits, in their order."""
-        width = max(1, self.high - self.low)
-        clipped = np.clip(keys, np.uint64(self.low), np.uint64(self.high)) - np.uint64(self.low)
-        return clipped * np.uint64(_SPREAD_MAX // width) if width <= _SPREAD_MAX else clipped >> np.uint64(1)
+        """The ranks of keys, over all of 63 bits."""
+        ranks = np.searchsorted(np.array(self.steps, np.uint64), keys, side="right").astype(np.uint64)
+        return ranks * np.uint64(_SPREAD_MAX // max(1, len(self.steps)))
 
 
 def z_fields(schema: Schema, names: Sequence[str]) -> tuple[NestedField, ...]:
@@ -94,47 +102,6 @@ def has_key(type: Type) -> bool:
     return plain or isinstance(type, DecimalType | FixedType)
 
 
-def key_range(files: Iterable[DataFile], field: NestedField) -> KeyRange:
-    """The range of a column's keys by the bounds of files; everything when a file does not say."""
-    low, high = _ALL, 0
-    for file in files:
-        empty = (file.null_value_counts or {}).get(field.field_id) == file.record_count
-        if empty:
-            continue
-        lower = decode_bound(field.type, (file.lower_bounds or {}).get(field.field_id))
-        upper = decode_bound(field.type, (file.upper_bounds or {}).get(field.field_id))
-        if lower is None or upper is None:
-            return KeyRange()
-        low, high = min(low, key_of(lower, field.type)), max(high, key_of(upper, field.type))
-    return KeyRange(low, high) if low <= high else KeyRange()
-
-
-def key_of(value: Any, type: Type) -> int:
-    """The key of one internal value that is not null: for values a < b it is key(a) <= key(b)."""
-    if type in _FLOATS:
-        bits: int = struct.unpack(">Q", struct.pack(">d", value))[0]
-        return _float_key(bits)
-    if isinstance(type, DecimalType):
-        value = unscaled_of(type, value, "z-order")
-        return _clipped(value) ^ _SIGN if value >= 0 else _SIGN - min(-value, _SIGN)
-    if type in _INTEGERS:
-        return (int(value) + _SIGN) & _ALL
-    if type == UUID:
-        assert isinstance(value, uuid.UUID)
-        return int.from_bytes(value.bytes[:PREFIX_BYTES], "big")
-    data = value.encode() if isinstance(value, str) else bytes(value)
-    return int.from_bytes(data[:PREFIX_BYTES].ljust(PREFIX_BYTES, b"\0"), "big")
-
-
-def _clipped(value: int) -> int:
-    return min(value, _SIGN - 1)
-
-
-def _float_key(bits: int) -> int:
-    """The bits of a double in the order of numbers: negative ones turned round, the others above them."""
-    return bits ^ _ALL if bits & _SIGN else bits | _SIGN
-
-
 def keys_of(array: pa.Array, type: Type) -> Keys:
     """The keys of a column's values, in the Arrow types that Spark hands over or firn reads; of a null it is 0.
 
@@ -146,7 +113,7 @@ def keys_of(array: pa.Array, type: Type) -> Keys:
     if type in _FLOATS:
         return _float_keys(array)
     if isinstance(type, DecimalType):
-        return np.array([0 if v is None else key_of(v, type) for v in array.to_pylist()], np.uint64)
+        return np.array([_decimal_key(value, type) for value in array.to_pylist()], np.uint64)
     return _prefix_keys(array, type)
 
 
@@ -173,6 +140,12 @@ def _float_keys(array: pa.Array) -> Keys:
     return np.where(negative, ~bits, bits | np.uint64(_SIGN))
 
 
+def _decimal_key(value: Decimal | None, type: DecimalType) -> int:
+    """The unscaled number, where it is one of 64 bits."""
+    unscaled = 0 if value is None else unscaled_of(type, value, "z-order")
+    return min(max(unscaled, -_SIGN), _SIGN - 1) + _SIGN
+
+
 def _prefix_keys(array: pa.Array, type: Type) -> Keys:
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
@@ -186,19 +159,16 @@ def _prefix_keys(array: pa.Array, type: Type) -> Keys:
     return np.frombuffer(packed, ">u8").astype(np.uint64)
 
 
-def z_keys(columns: Sequence[tuple[pa.Array, Type, KeyRange]]) -> pa.Array:
+def z_keys(columns: Sequence[tuple[pa.Array, Type, Ranks]]) -> pa.Array:
     """The z-order keys of rows whose columns these are, as bytes that compare as the keys do."""
-    if not columns:
-        raise InvalidInput("needs columns", where="z-order")
-    spread = []
-    for array, type, around in columns:
-        alive = around.spread(keys_of(array, type)) | np.uint64(_SIGN)
+    ranked = []
+    for array, type, ranks in columns:
+        alive = ranks.spread(keys_of(array, type)) | np.uint64(_SIGN)
         dead = array.is_null().to_numpy(zero_copy_only=False)
-        spread.append(np.where(dead, np.uint64(0), alive))
-    data = interleave(spread).tobytes()
-    width = PREFIX_BYTES * len(columns)
-    rows = len(columns[0][0])
-    return pa.FixedSizeBinaryArray.from_buffers(pa.binary(width), rows, [None, pa.py_buffer(data)]).cast(pa.binary())
+        ranked.append(np.where(dead, np.uint64(0), alive))
+    width, rows = PREFIX_BYTES * len(columns), len(columns[0][0])
+    data = pa.py_buffer(interleave(ranked).tobytes())
+    return pa.FixedSizeBinaryArray.from_buffers(pa.binary(width), rows, [None, data]).cast(pa.binary())
 
 
 def interleave(columns: Sequence[Keys]) -> npt.NDArray[np.uint8]:
@@ -212,17 +182,26 @@ def interleave(columns: Sequence[Keys]) -> npt.NDArray[np.uint8]:
 
 
 class ZOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """The columns of a z-order, by name, with their types and ranges: what a task needs to know."""
+    """The columns of a z-order, by name, with their types and ranks: what a task needs to know."""
 
-    columns: tuple[tuple[str, Type, KeyRange], ...]
+    columns: tuple[tuple[str, Type, Ranks], ...]
 
     @classmethod
-    def of(cls, fields: Sequence[NestedField], files: Sequence[DataFile]) -> ZOrder:
-        """The z-order of rows in these files by these fields."""
-        return cls(columns=tuple((field.name, field.type, key_range(files, field)) for field in fields))
+    def of(cls, fields: Sequence[NestedField], sample: pa.Table) -> ZOrder:
+        """The z-order by these fields of rows like those of the sample, which has the fields as columns."""
+        return cls(
+            columns=tuple(
+                (field.name, field.type, Ranks.of(keys_of(_whole(sample.column(field.name).drop_null()), field.type)))
+                for field in fields
+            )
+        )
 
-    def keys(self, batch: pa.RecordBatch | Mapping[str, pa.Array]) -> pa.Array:
+    def keys(self, batch: pa.RecordBatch) -> pa.Array:
         """The keys of a batch's rows."""
-        if isinstance(batch, pa.RecordBatch):
-            batch = dict(zip(batch.schema.names, batch.columns, strict=True))
-        return z_keys([(batch[name], type, around) for name, type, around in self.columns])
+        at = {name: column for column, name in enumerate(batch.schema.names)}
+        return z_keys([(batch.column(at[name]), type, ranks) for name, type, ranks in self.columns])
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    found = column.combine_chunks()
+    return found if isinstance(found, pa.Array) else pa.concat_arrays(found.chunks)
