@@ -26,10 +26,10 @@ METADATA = new_table_metadata(
 
 
 def manifest(number: int, *, length: int = 900, low: int | None = None, high: int = 0, **changes):
-    summary = ()
+    summary: tuple[FieldSummary, ...] = ()
     if low is not None:
-        bounds = {"lower_bound": to_bytes(LONG, low), "upper_bound": to_bytes(LONG, high)}
-        summary = (FieldSummary(contains_null=False, **bounds),)
+        low_high = (to_bytes(LONG, low), to_bytes(LONG, high))
+        summary = (FieldSummary(contains_null=False, lower_bound=low_high[0], upper_bound=low_high[1]),)
     members: dict[str, Any] = {"added_files_count": 1, "existing_files_count": 0, "deleted_files_count": 0}
     members |= {"partitions": summary}
     members |= {"manifest_path": f"m{number}", "manifest_length": length, "partition_spec_id": 0}
