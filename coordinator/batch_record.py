@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from firn.coordinator.pending import Pending
-from firn.coordinator.pointer_move import Moved
+from firn.coordinator.pointer_move import Moved, also_at_after, catalog_after
 from firn.coordinator.replay.decision import Applied, Decision, Refused
 from firn.coordinator.replay.refusals import placed
 from firn.coordinator.replay.working import Working
@@ -151,6 +151,8 @@ def segment_of(  # noqa: PLR0913 - a segment is made of all these, and each has 
             since_checkpoint=decisions.since_checkpoint + len(decided),
             transaction=None if others is None else pendings[0].decoded.intent.intent_id,
             others=tuple(others or ()),
+            catalog=catalog_after(state, working),
+            also_at=also_at_after(state, working),
         ),
         decided=decided,
         retried=tuple(retried),

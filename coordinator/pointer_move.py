@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import msgspec
 
@@ -113,7 +114,7 @@ def moved_pointer(
             catalog=working.catalog,
             uuid=uuid_of(current),
             location=current.location,
-            also_at=places_beside(current),
+            also_at=also_at_after(state, working),
             metadata_location=new_location,
             metadata_digest=digest,
             journal_head=segment.location,
@@ -124,13 +125,23 @@ def moved_pointer(
         metadata_location=new_location,
         metadata_digest=digest if new_location != state.pointer.metadata_location else state.pointer.metadata_digest,
         location=current.location,
-        also_at=_also_at(state.pointer, current),
+        also_at=also_at_after(state, working),
         journal_head=segment.location,
         watermarks=watermarks,
     )
 
 
-def _also_at(pointer: Pointer, metadata: TableMetadata | ViewMetadata) -> tuple[str, ...]:
+def also_at_after(state: TableState, working: Working) -> tuple[str, ...]:
     """Where the table has files beside its location; a place that it had once stays its own, for the files there."""
-    places = (*pointer.also_at, pointer.location, *places_beside(metadata))
-    return tuple(dict.fromkeys(place for place in places if place != metadata.location))
+    pointer, current = state.pointer, working.current
+    if current is None:
+        return () if pointer is None else pointer.also_at
+    if pointer is None or pointer.dropped:
+        return places_beside(current)
+    places = (*pointer.also_at, pointer.location, *places_beside(current))
+    return tuple(dict.fromkeys(place for place in places if place != current.location))
+
+
+def catalog_after(state: TableState, working: Working) -> Literal["metastore", "file-system"]:
+    """Who owns the truth about the table after the batch."""
+    return working.catalog if working.current is not None or state.pointer is None else state.pointer.catalog

@@ -90,7 +90,8 @@ def _parts(
             moved=move(state, draft),
         )  # fmt: skip
         renamed = {"renamed_to": names[1]} if at == 0 else {"renamed_from": names[0]}
-        batch = msgspec.structs.replace(segment.batch, others=(places[1 - at],), **renamed)
+        also_at = () if source[0].pointer is None else source[0].pointer.also_at
+        batch = msgspec.structs.replace(segment.batch, others=(places[1 - at],), also_at=also_at, **renamed)
         segments.append(msgspec.structs.replace(segment, batch=batch))
     segments[1] = _with_history(segments[1], source[0], target[0])
     left = part_of(plan, *source, segment=segments[0], moved=move(*source), pendings=plan.pendings)

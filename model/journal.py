@@ -55,6 +55,10 @@ class Batch(_Record, frozen=True, kw_only=True, tag="batch"):
     """The name that the table has from here on, where its journal goes on."""
     renamed_from: str | None = None
     """The name that the table had, in whose journal it has its history."""
+    catalog: Literal["metastore", "file-system"] = "metastore"
+    """Who owned the truth: like `also_at`, for whoever has to rebuild the pointer from the journal."""
+    also_at: tuple[str, ...] = ()
+    """Places in which the table had files, beside the folder of its metadata."""
 
 
 class Decided(_Record, frozen=True, kw_only=True, tag="decided"):
