@@ -17,10 +17,11 @@ PIPED_COLUMNS: Final = 140
 @click.command()
 @click.option("--seconds", type=click.FloatRange(1, 3600), default=30.0, show_default=True, help="How long to write.")
 @click.option("--writers", type=click.IntRange(1, 64), default=8, show_default=True, help="Writer processes.")
+@click.option("--no-spark", is_flag=True, help="Without the Spark application, which takes Java and half a minute.")
 @click.option("--keep", is_flag=True, help="Leave everything running at the end, and say what to try.")
-def demo(*, seconds: float, writers: int, keep: bool) -> None:
-    """Run writers, compactors and a deleter against one table, then prove by another engine that nothing was lost."""
+def demo(*, seconds: float, writers: int, no_spark: bool, keep: bool) -> None:
+    """Run writers, compactors, a deleter and Spark against one table, then prove that nothing was lost or doubled."""
     console = Console()
     if not console.is_terminal:
         console = Console(width=PIPED_COLUMNS)
-    sys.exit(run_demo(seconds=seconds, writers=writers, keep=keep, console=console))
+    sys.exit(run_demo(seconds=seconds, writers=writers, keep=keep, spark=not no_spark, console=console))

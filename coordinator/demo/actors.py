@@ -28,7 +28,7 @@ from firn.model.limits import Limits
 from firn.model.outcome import Committed, Rejected
 from firn.storage.local_files import LocalFiles
 
-Role = Literal["writer", "compactor", "deleter"]
+Role = Literal["writer", "compactor", "deleter", "spark"]
 
 IN_FLIGHT: Final = 4
 """Intents that one writer has out at a time."""
@@ -201,7 +201,7 @@ def run_deleter(actor: Actor) -> None:
         time.sleep(actor.rng.uniform(0.3, 0.9))
 
 
-ROLES: Final[dict[Role, Callable[[Actor], None]]] = {
+ROLES: Final[dict[Role, Callable[[Actor], None]]] = {  # Spark is a program of its own (`spark_part`)
     "writer": run_writer,
     "compactor": run_compactor,
     "deleter": run_deleter,

@@ -52,8 +52,11 @@ def expected_files(reports: Sequence[Report]) -> tuple[dict[str, FileStats], lis
     return {location: stats for location, stats in added.items() if location not in gone}, problems
 
 
-def prove(metadata_location: str, reports: Sequence[Report]) -> Proof:
-    """Read the table with PyIceberg and compare rows, ids and files with the ledger."""
+def prove(metadata_location: str, reports: Sequence[Report], *, read_back: FileStats | None = None) -> Proof:
+    """Read the table with PyIceberg and compare rows, ids and files with the ledger.
+
+    `read_back` is what Spark has read, if it has: that must agree, too.
+    """
     expected, problems = expected_files(reports)
     table = StaticTable.from_metadata(metadata_location)
     ids = table.scan(selected_fields=("id",)).to_arrow().column("id")
@@ -64,6 +67,8 @@ def prove(metadata_location: str, reports: Sequence[Report]) -> Proof:
     id_sum = sum(stats.id_sum for stats in expected.values())
     if sum(ids.to_pylist()) != id_sum:
         problems.append("the ids in the table do not add up to those that the writers were told of")
+    if read_back not in (None, FileStats(rows, id_sum)):
+        problems.append(f"Spark reads {read_back}, the writers were told of {rows} rows with ids that add to {id_sum}")
     if sorted(live) != sorted(expected):
         problems.append(
             f"{len(set(live) - set(expected))} live files that nobody was told of, "

@@ -28,6 +28,7 @@ from firn.coordinator.demo.actors import GIVE_UP_S, Report
 from firn.coordinator.demo.dataset import SCHEMA, SPEC, TABLE
 from firn.coordinator.demo.proof import Proof, prove
 from firn.coordinator.demo.scoreboard import Scoreboard, conflict_table, summary_table
+from firn.coordinator.demo.spark_part import spark_part
 from firn.coordinator.embedded import EmbeddedServers
 from firn.coordinator.embedded.server import free_port
 from firn.model.errors import FirnError, Unavailable
@@ -53,8 +54,8 @@ class Stack(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     environment: dict[str, str]
 
 
-def run_demo(*, seconds: float, writers: int, keep: bool, console: Console) -> int:
-    """Run the demo; 0 if the proof holds."""
+def run_demo(*, seconds: float, writers: int, keep: bool, spark: bool, console: Console) -> int:
+    """Run the demo, with `spark` if that can be; 0 if the proof holds."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="firn-demo-")))
         console.print("starting Redis and ZooKeeper …")
@@ -64,12 +65,18 @@ def run_demo(*, seconds: float, writers: int, keep: bool, console: Console) -> i
         with Client(running.redis_url) as client:
             _create_table(client)
             board = Scoreboard(seconds=seconds)
-            _run_actors(running, board, seconds=seconds, writers=writers, console=console)
+            with spark_part(
+                folder, redis_url=running.redis_url, seconds=seconds, environment=running.environment, wanted=spark
+            ) as part:
+                _run_actors(running, board, seconds=seconds, writers=writers, console=console)
+                reports, read_back = part.finish(console)
+            for report in reports:
+                board.add(report)
             console.print(summary_table(board.reports, seconds=seconds))
             console.print(conflict_table(_rejections(running.redis_url), limit=CONFLICTS_SHOWN))
             metadata_location = client.table(TABLE).metadata_location
         console.print(f"reading {metadata_location} with PyIceberg …", soft_wrap=True, highlight=False)
-        proof = prove(metadata_location, board.reports)
+        proof = prove(metadata_location, board.reports, read_back=read_back)
         for problem in proof.problems:
             console.print(f"problem: {problem}", markup=False, style="red")
         if keep:

@@ -18,8 +18,8 @@ FIRN_OF = {
     "coordinator": {"firn.model", "firn.storage", "firn.coordinator"},
     "pipeline": {"firn.model", "firn.storage", "firn.coordinator.client", "firn.pipeline"},
 }
-# The pipeline's commands are commands: they reach servers and print as the coordinator's do. Nothing imports them;
-# `firn.coordinator.cli.main` names them, and they are loaded when they are run.
+# The pipeline's commands are commands: they reach servers, print, and take part in the demo as the coordinator's do.
+# Nothing imports them; `firn.coordinator.cli.main` names them, and they are loaded when they are run.
 COMMANDS_OF_THE_PIPELINE = ROOT / "pipeline" / "cli"
 # model/ is values and pure functions: these libraries compute, and these modules would do more than that.
 MODEL_LIBRARIES = {"lz4", "mmh3", "msgspec", "pyroaring", "zstandard"}
@@ -49,7 +49,7 @@ def inside(module: str, packages: set[str]) -> bool:
 
 def may_import(path: Path, layer: str) -> set[str]:
     if path.is_relative_to(COMMANDS_OF_THE_PIPELINE):
-        return {*FIRN_OF[layer], "firn.coordinator.cli"}
+        return {*FIRN_OF[layer], "firn.coordinator.cli", "firn.coordinator.demo"}
     return FIRN_OF[layer] - ({"firn.pipeline.cli"} if layer == "pipeline" else set())
 
 
