@@ -1,0 +1,231 @@
+"""Many files of deleted positions rewritten into few: one for each data file (v2), or its deletion vector (v3).
+
+A reader opens every delete file that may be for a data file. Files for whole partitions, and several for one data file,
+make that many. Equality deletes are not rewritten: compaction applies them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypedDict, Unpack
+
+import msgspec
+import pyspark.sql.functions as F  # noqa: N812 - what everybody calls it
+from pyspark.sql import SparkSession
+
+from firn.coordinator.client.answers import Answer
+from firn.coordinator.client.intents import new_intent_id
+from firn.coordinator.client.table_view import TableView
+from firn.model.datafile import DataFile
+from firn.model.expressions.predicates import TRUE, Expression
+from firn.model.intent import ContentFile, DeleteFileRef, Replace
+from firn.model.metadata import TableMetadata
+from firn.model.outcome import Committed, Rejected
+from firn.model.scan_plan import FileScanTask
+from firn.model.snapshot import MAIN_BRANCH
+from firn.pipeline.connection import Connection
+from firn.pipeline.dangling_deletes import dangling_deletes
+from firn.pipeline.delete_job import write_deletes
+from firn.pipeline.deleted_positions import deleted_positions
+from firn.pipeline.row_filter import parse_filter
+from firn.pipeline.submission import job_of, submit
+from firn.pipeline.write_target import WriteTarget
+from firn.storage.manifest_reader import ManifestReader, StoredManifests
+from firn.storage.table_scan import plan_scan
+
+ATTEMPTS: Final = 3
+"""How often deletes are written before a rewrite that loses is given up."""
+
+
+class DeleteRewritePlan(msgspec.Struct, frozen=True, kw_only=True):
+    """What would be rewritten on a snapshot (None: the branch is empty).
+
+    `tasks` are data files that get deletes of their own; of their deletes only those that go. `replaced` are the delete
+    files that go for them, `dangling` those that reach no data file. Sizes are bytes.
+    """
+
+    branch: str
+    snapshot_id: int | None
+    tasks: tuple[FileScanTask, ...]
+    replaced: tuple[DataFile, ...]
+    dangling: tuple[DataFile, ...]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to do."""
+        return not (self.replaced or self.dangling)
+
+    def as_json(self) -> dict[str, Any]:
+        """The plan in types that JSON has."""
+        return {
+            "branch": self.branch,
+            "snapshot-id": self.snapshot_id,
+            "data-files": [task.file.file_path for task in self.tasks],
+            "delete-files": [delete.file_path for delete in self.replaced],
+            "dangling-delete-files": [delete.file_path for delete in self.dangling],
+        }
+
+    def __str__(self) -> str:
+        if self.is_empty:
+            return "no delete files to rewrite"
+        said = f"{len(self.replaced)} delete files are to be rewritten for {len(self.tasks)} data files"
+        return f"{said}, {len(self.dangling)} that reach nothing are to be removed"
+
+
+class DeleteRewriteOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a rewrite; `answer` is None if there was nothing to do.
+
+    `files_after` and `bytes_after` are those written. `conflicts` counts how often it lost to another commit.
+    """
+
+    table: str
+    plan: DeleteRewritePlan
+    answer: Answer | None = None
+    files_after: int = 0
+    bytes_after: int = 0
+    conflicts: int = 0
+
+    @property
+    def files_before(self) -> int:
+        """Delete files that went, those that reached nothing among them."""
+        return len(self.plan.replaced) + len(self.plan.dangling) if isinstance(self.answer, Committed) else 0
+
+    @property
+    def ok(self) -> bool:
+        """Whether it is committed, or there was nothing to do."""
+        return self.answer is None or isinstance(self.answer, Committed)
+
+    def as_json(self) -> dict[str, Any]:
+        """The outcome in types that JSON has."""
+        return {
+            "table": self.table,
+            "ok": self.ok,
+            "files-before": self.files_before,
+            "files-after": self.files_after,
+            "bytes-after": self.bytes_after,
+            "conflicts": self.conflicts,
+            "answer": msgspec.to_builtins(self.answer),
+        }
+
+
+class DeleteRewriteOptions(TypedDict, total=False):
+    """What a rewrite can be told: `attempts` (default 3); `connection`, `branch` and `summary` as for writes."""
+
+    attempts: int
+    connection: Connection
+    branch: str
+    summary: Mapping[str, str]
+
+
+def plan_delete_rewrite(
+    metadata: TableMetadata, *, files: ManifestReader, filter: Expression = TRUE, branch: str = MAIN_BRANCH
+) -> DeleteRewritePlan:
+    """What a rewrite of delete files would do; `filter` leaves out data files that certainly have no matching row.
+
+    In v2 tables data files with several files of positions get one; in v3 tables every file of positions, which was
+    written before the table was one, becomes vectors. Other data files that the files which go are for get theirs, too.
+    """
+    head = metadata.head(branch)
+    if head is None or metadata.format_version < 2:
+        return DeleteRewritePlan(branch=branch, snapshot_id=None, tasks=(), replaced=(), dangling=())
+    tasks = plan_scan(metadata, files=files, ref=branch).tasks
+    chosen = {task.file.file_path for task in plan_scan(metadata, files=files, filter=filter, ref=branch).tasks}
+    enough = 1 if metadata.format_version >= 3 else 2
+    going: dict[str, DataFile] = {}
+    for task in tasks:
+        found = _files_of_positions(task)
+        if task.file.file_path in chosen and len(found) >= enough:
+            going |= {delete.file_path: delete for delete in found}
+    concerned = tuple(
+        msgspec.structs.replace(task, deletes=kept)
+        for task in tasks
+        if (kept := tuple(delete for delete in _files_of_positions(task) if delete.file_path in going))
+    )
+    return DeleteRewritePlan(
+        branch=branch,
+        snapshot_id=head.snapshot_id,
+        tasks=concerned,
+        replaced=tuple(going.values()),
+        dangling=tuple(dangling_deletes(metadata, files=files, branch=branch)),
+    )
+
+
+def rewrite_delete_files(
+    spark: SparkSession, table: str, *, where: str | Expression = TRUE, **options: Unpack[DeleteRewriteOptions]
+) -> DeleteRewriteOutcome:
+    """Rewrite files of deleted positions that data files share or have several of, and remove what reaches nothing.
+
+    One Spark job and one intent, planned and written again when it loses to another commit. Raises InvalidInput for a
+    filter that does not fit, NotFound for a table that is not there, and what Spark raises for a failed job.
+    """
+    connection = options.get("connection") or Connection.of_spark(spark)
+    branch = options.get("branch") or MAIN_BRANCH
+    attempts = max(1, options.get("attempts", ATTEMPTS))
+    conflicts = 0
+    while True:
+        view = connection.table(table)
+        plan = plan_delete_rewrite(
+            view.metadata, files=StoredManifests(connection.store()), filter=parse_filter(where), branch=branch
+        )
+        if plan.is_empty or plan.snapshot_id is None:
+            return DeleteRewriteOutcome(table=table, plan=plan, conflicts=conflicts)
+        outcome = _rewritten(spark, view, plan, connection=connection, summary=options.get("summary") or {})
+        answer = outcome.answer
+        if not isinstance(answer, Rejected) or answer.hint not in {"replan", "retry"}:
+            return msgspec.structs.replace(outcome, conflicts=conflicts)
+        conflicts += 1
+        if conflicts >= attempts:
+            return msgspec.structs.replace(outcome, conflicts=conflicts)
+
+
+def _rewritten(
+    spark: SparkSession,
+    view: TableView,
+    plan: DeleteRewritePlan,
+    *,
+    connection: Connection,
+    summary: Mapping[str, str],
+) -> DeleteRewriteOutcome:
+    assert plan.snapshot_id is not None
+    target = WriteTarget.of(view, run=new_intent_id(), files=connection.files)
+    with job_of(connection, target):
+        files = _write(spark, plan.tasks, target, connection) if plan.tasks else []
+    intent = Replace(
+        intent_id=target.run,
+        table=view.name,
+        table_uuid=view.uuid or None,
+        branch=plan.branch,
+        priority="maintenance",
+        summary=dict(summary),
+        base_snapshot_id=plan.snapshot_id,
+        removed_delete_files=tuple(
+            DeleteFileRef(file_path=delete.file_path, content_offset=delete.content_offset)
+            for delete in (*plan.replaced, *plan.dangling)
+        ),
+        delete_files=tuple(files),
+    )
+    answer = submit(connection, intent, files)
+    rejected = isinstance(answer, Rejected)
+    return DeleteRewriteOutcome(
+        table=view.name,
+        plan=plan,
+        answer=answer,
+        files_after=0 if rejected else len(files),
+        bytes_after=0 if rejected else sum(file.content_size_in_bytes or file.file_size_in_bytes for file in files),
+    )
+
+
+def _write(
+    spark: SparkSession, tasks: Sequence[FileScanTask], target: WriteTarget, connection: Connection
+) -> list[ContentFile]:
+    """New deletes for data files: all positions that their deletes name."""
+    numbered = dict(enumerate(tasks))
+    paths = [(number, task.file.file_path) for number, task in numbered.items()]
+    names = spark.createDataFrame(paths, "file int, _file string")
+    positions = deleted_positions(spark, numbered, connection=connection).join(F.broadcast(names), "file")
+    return write_deletes(positions.select("_file", F.col("position").alias("_pos")), tasks, target).files
+
+
+def _files_of_positions(task: FileScanTask) -> tuple[DataFile, ...]:
+    """The delete files by position that apply, without a vector: where there is one, it has absorbed the others."""
+    return tuple(d for d in task.deletes if d.content == "position-deletes" and not d.is_deletion_vector)
