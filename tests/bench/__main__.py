@@ -25,6 +25,7 @@ from tests.bench.options import Options
 from tests.bench.path_index import path_index_bytes
 from tests.bench.slow_store import slow_store
 from tests.bench.snapshots_per_swap import snapshots_per_swap
+from tests.bench.spark_pipeline import spark_delete_dv, spark_read_one_column, spark_write, spark_write_partitioned
 
 ROWS: dict[str, Callable[[Options], list[Measurement]]] = {
     "one-writer": one_writer,
@@ -41,6 +42,10 @@ ROWS: dict[str, Callable[[Options], list[Measurement]]] = {
     "path-index-bytes": path_index_bytes,
     "tables-64": tables_64,
     "memory-1000-tables": memory_1000_tables,
+    "spark-write-10m": spark_write,
+    "spark-write-partitioned": spark_write_partitioned,
+    "spark-read-one-column": spark_read_one_column,
+    "spark-delete-dv": spark_delete_dv,
 }
 
 TABLE_WIDTH = 110
@@ -54,17 +59,20 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--seconds", type=float, default=Options().seconds, help="of each closed loop (%(default)g)")
     parser.add_argument("--intents", type=int, default=Options().intents, help="in the backlog (%(default)s)")
     parser.add_argument("--files", type=int, default=Options().files, help="in a large table (%(default)s)")
+    parser.add_argument(
+        "--rows", type=int, default=Options().rows, dest="spark_rows", help="through Spark (%(default)s)"
+    )
     parser.add_argument("--json", action="store_true", help="only the JSON lines, no table")
     chosen = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is ended
     unknown = [row for row in chosen.rows if row not in ROWS]
     if unknown:
         parser.error(f"there is no row {', '.join(unknown)}; there are {', '.join(ROWS)}")
-    if chosen.seconds <= 0 or chosen.intents < 1 or chosen.files < 10_000:
-        parser.error("--seconds and --intents must be more than nothing, --files 10000 or more")
+    if chosen.seconds <= 0 or min(chosen.intents, chosen.spark_rows) < 1 or chosen.files < 10_000:
+        parser.error("--seconds, --intents and --rows must be more than nothing, --files 10000 or more")
     progress = Console(stderr=True)
     progress.print(f"measuring {commit()}", highlight=False)
-    options = Options(seconds=chosen.seconds, intents=chosen.intents, files=chosen.files)
+    options = Options(seconds=chosen.seconds, intents=chosen.intents, files=chosen.files, rows=chosen.spark_rows)
     done: list[Measurement] = []
     for row in chosen.rows or ROWS:
         load = " ".join(f"{value:.1f}" for value in os.getloadavg())

@@ -6,8 +6,13 @@ import msgspec
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """`seconds` that closed loops are measured for, `intents` in a backlog, `files` in a large table."""
+    """What a run is measured with.
+
+    `seconds` that closed loops are measured for, `intents` in a backlog, `files` in a large table, `rows` that Spark
+    writes.
+    """
 
     seconds: float = 10.0
     intents: int = 5_000
     files: int = 100_000
+    rows: int = 10_000_000
