@@ -47,7 +47,9 @@ COMMANDS: Final = {
     "report": LazyCommand(
         f"{_PIPELINE}.report", "report", "Journals as a table for SQL, and what conflicts were about.", extra="spark"
     ),
-    "spark": LazyCommand(f"{_PIPELINE}.spark", "spark", "Spark jobs: demo, compact, report with SQL.", extra="spark"),
+    "spark": LazyCommand(
+        f"{_PIPELINE}.spark", "spark", "Spark without code: try it, compact, clean up, report with SQL.", extra="spark"
+    ),
     "status": LazyCommand(f"{_HERE}.status", "status", "Daemons, shards, what waits; exits with 1 on trouble."),
     "pause": LazyCommand(f"{_HERE}.pausing", "pause", "Commit nothing more to a table; its intents wait."),
     "resume": LazyCommand(f"{_HERE}.pausing", "resume", "Let a paused table be committed to again."),
@@ -60,6 +62,7 @@ COMMANDS: Final = {
     "dead-letters": LazyCommand(f"{_HERE}.dead_letters", "dead_letters", "Stream entries that were set aside."),
     "shard": LazyCommand(f"{_HERE}.shard", "shard", "The stream that a table's intents are added to."),
     "fsck": LazyCommand(f"{_HERE}.fsck", "fsck", "Check what must hold of a table, from what is stored."),
+    "recover": LazyCommand(f"{_HERE}.recover", "recover", "Rebuild all pointers from table storage, after a disaster."),
     "config": LazyCommand(f"{_HERE}.config", "config", "Check the settings, or show those in force."),
     "version": LazyCommand(f"{_HERE}.version", "version_command", "The version of firn and of what it runs on."),
 }

@@ -12,6 +12,7 @@ from firn.coordinator.cli.reach import Reach
 from firn.coordinator.cli.text import shown
 from firn.pipeline.cli.report import collect
 from firn.pipeline.cli.spark_running import SparkOptions, bars, session, sparking, watching
+from firn.pipeline.cli.spark_upkeep import expire, orphans
 from firn.pipeline.commits_table import COMMITS_TABLE
 from firn.pipeline.compaction import compact as compact_table
 from firn.pipeline.compaction_layout import Strategy
@@ -32,7 +33,11 @@ ROWS_SHOWN: Final = 100
 
 @click.group()
 def spark() -> None:
-    """Spark jobs on tables: try it, compact, and report with SQL. On this machine, or wherever --master says."""
+    """Spark and maintenance for people who want no code. On this machine, or wherever --master says."""
+
+
+spark.add_command(expire)
+spark.add_command(orphans)
 
 
 @spark.command("submit-demo")
