@@ -49,6 +49,8 @@ _OPTIONS: Final[tuple[str, ...]] = (
 _NOTE: Final = "firn.options"
 """Metadata of a schema's first column: the options that the table of Spark's catalog was created with."""
 
+_NAME_IT: Final = ".option('table', 'db.events'); in SQL: INSERT INTO events WITH (table = 'db.events') SELECT …"
+
 PUSHDOWN_CONF: Final = "spark.sql.python.filterPushdown.enabled"
 
 
@@ -120,7 +122,7 @@ class FirnSource(DataSource):
 def _view(options: Mapping[str, str]) -> TableView:
     table = options.get("table") or options.get("path")
     if not table:
-        raise InvalidInput("name the table", where="options.table", hint=".option('table', 'db.events')")
+        raise InvalidInput("name the table", where="options.table", hint=_NAME_IT)
     return Connection.of_options(options).table(table)
 
 

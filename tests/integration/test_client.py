@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import multiprocessing
-import re
 import threading
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -39,7 +37,6 @@ from firn.storage.local_files import LocalFiles
 from firn.storage.parquet_schema import arrow_schema
 
 TABLE = "db.events"
-WRITERS = Path(__file__).parents[2] / "docs" / "writers.md"
 SCHEMA: dict[str, Any] = {
     "type": "struct",
     "fields": [
@@ -210,23 +207,3 @@ async def test_a_client_works_in_child_processes(settings: Settings, method: str
 async def test_wrong_addresses_are_named() -> None:
     with pytest.raises(Misconfigured, match="URL of Redis"):
         AsyncClient("127.0.0.1:6379")
-
-
-def blocks() -> Iterator[str]:
-    yield from re.findall(r"^```python\n(.*?)^```$", WRITERS.read_text(), re.DOTALL | re.MULTILINE)
-
-
-async def test_the_documentation_for_writers_runs(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
-    def script() -> None:
-        names: dict[str, Any] = {"url": settings.redis.url}
-        with contextlib.ExitStack() as stack:
-            for number, code in enumerate(blocks()):
-                exec(compile(code, f"docs/writers.md, block {number}", "exec"), names)
-                if number == 0:
-                    stack.callback(names["client"].close)
-
-    async with daemon(settings):
-        await asyncio.to_thread(script)
-    printed = capsys.readouterr().out
-    assert "committed in snapshot" in printed
-    assert "unknown-table" in printed
