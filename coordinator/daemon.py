@@ -113,7 +113,7 @@ class Daemon:
         self.lanes = Lanes(shop)
         self.metrics.watch_cache(shop.reader.cache)
         self.metrics.watch_tables(self.lanes.sizes)
-        self.metrics.stalled_tables.set_function(lambda: len(self.lanes.stalled))
+        self.metrics.watch_trouble(self.lanes.troubled)
         self.metrics.watch_lanes(lambda: self.lanes.depths)
         self.metrics.watch_publishing(lambda: self.publisher.depth)
         self.ownership = Ownership(

@@ -20,6 +20,7 @@ from firn.coordinator.lane_queue import LaneQueue
 from firn.coordinator.metrics import TableSize
 from firn.coordinator.paused_tables import TablePausedError
 from firn.coordinator.pending import Pending
+from firn.coordinator.readability import read_whole
 from firn.coordinator.replay.decision import Refused
 from firn.coordinator.replay.transaction import UnreadableTableError
 from firn.coordinator.table_commits import TableCommits, transaction_in
@@ -154,7 +155,7 @@ class Lane:
         while True:
             try:
                 await self._commits.settle(batch)
-                self._mark_readable()
+                self.unreadable = None
             except (Unavailable, Fenced, Misconfigured, OSError) as error:
                 self._commits.doubt()
                 self.stalled = str(error)
@@ -209,8 +210,6 @@ class Lane:
 
     async def _refuse_unreadable(self, batch: Sequence[Pending], error: Exception) -> None:
         """The table's own files do not pass their checks: no commit is made on them, and the table is flagged."""
-        if self.unreadable is None:
-            self._shop.metrics.unreadable_tables.inc()
         self.unreadable = str(error)
         self._commits.forget()
         self._log.error("table unreadable", reason=str(error))
@@ -229,10 +228,20 @@ class Lane:
         for pending in batch:
             self._shop.publisher.refuse(pending, refused, dead_letter=False)
 
-    def _mark_readable(self) -> None:
-        if self.unreadable is not None:
-            self.unreadable = None
-            self._shop.metrics.unreadable_tables.dec()
+    async def look_again(self) -> None:
+        """See whether a table that could not be read can be now; until somebody commits, nobody else would."""
+        if self.unreadable is None or not self.idle:
+            return
+        try:
+            versioned = await self._shop.catalogs.read(self.table)
+            await asyncio.to_thread(read_whole, versioned.pointer, self._shop.reader)
+        except Unavailable:
+            return
+        except Exception as error:  # noqa: BLE001 - whatever damage does to a decoder must not end the sweep
+            self.unreadable = str(error) or repr(error)
+            return
+        self.unreadable = None
+        self._log.info("table readable again")
 
     async def _isolate(self, batch: Sequence[Pending], error: Exception) -> None:
         """A mistake of ours must cost one intent, not the queue: find it, refuse it, commit the others."""

@@ -11,7 +11,7 @@ import msgspec
 import structlog
 
 from firn.coordinator.lane import Lane
-from firn.coordinator.metrics import TableSize
+from firn.coordinator.metrics import TableSize, TroubledTable
 from firn.coordinator.pending import Pending
 from firn.coordinator.workshop import Workshop
 
@@ -124,6 +124,11 @@ class Lanes:
         """Tables whose batch cannot get on, with what is in the way: a server, a store, the lock."""
         return {table: lane.stalled for table, lane in self._lanes.items() if lane.stalled is not None}
 
+    def troubled(self) -> list[TroubledTable]:
+        """Both, for the metrics."""
+        unreadable = [TroubledTable(table=table, trouble="unreadable") for table in self.unreadable]
+        return unreadable + [TroubledTable(table=table, trouble="stalled") for table in self.stalled]
+
     @property
     def depths(self) -> dict[str, int]:
         """Intents waiting, by table."""
@@ -144,8 +149,6 @@ class Lanes:
         for table in chosen:
             lane = self._lanes.pop(table)
             ending.append((lane, self._tasks.pop(table)))
-            if lane.unreadable is not None:
-                self._shop.metrics.unreadable_tables.dec()
             self._give_up(lane.retire())
         self._shop.metrics.lanes.set(len(self._lanes))
         await asyncio.gather(*(self._end(lane, task) for lane, task in ending))
@@ -169,10 +172,12 @@ class Lanes:
         return list(self._lanes)
 
     async def sweep(self) -> None:
-        """Drop lanes that have nothing to do, until cancelled."""
+        """Drop lanes that have nothing to do, until cancelled. What cannot be read is not forgotten, but looked at."""
         while True:
             await asyncio.sleep(IDLE_SWEEP_S)
-            await self.retire({table for table, lane in self._lanes.items() if lane.idle})
+            for lane in [lane for lane in self._lanes.values() if lane.unreadable is not None]:
+                await lane.look_again()
+            await self.retire({table for table, lane in self._lanes.items() if lane.idle and lane.unreadable is None})
 
     def _start(self, table: str) -> Lane:
         lane = self._lanes[table] = Lane(table, self._shop, give_back=self._give_up)

@@ -133,15 +133,8 @@ class Metrics:
             "firn_held_back_intents", "Entries that wait in their streams: of paused tables, and where lanes are full.",
             registry=self.registry,
         )  # fmt: skip
-        self.unreadable_tables = Gauge(
-            "firn_unreadable_tables", "Tables whose stored files do not pass their checks.", registry=self.registry
-        )
         self.tables_paused = Gauge(
             "firn_tables_paused", "Tables that an operator has paused, of all daemons; each tells the same number.",
-            registry=self.registry,
-        )  # fmt: skip
-        self.stalled_tables = Gauge(
-            "firn_stalled_tables", "Tables whose batch is tried again: a store or a server refuses what it needs.",
             registry=self.registry,
         )  # fmt: skip
         self.zookeeper_connected = Gauge(
@@ -214,6 +207,10 @@ class Metrics:
         """Show the largest tables of this daemon, so that labels stay bounded."""
         self.registry.register(_LargestTables(sizes))
 
+    def watch_trouble(self, troubled: Callable[[], Iterable[TroubledTable]]) -> None:
+        """Show how many tables no commit can be made on, and some of them by name."""
+        self.registry.register(_Trouble(troubled))
+
     def watch_lanes(self, depths: Callable[[], Mapping[str, int]]) -> None:
         """Show how many intents wait, and for which tables the most do. `depths` are the lanes', by table."""
         self.registry.register(_QueuedIntents(depths))
@@ -241,6 +238,13 @@ class TableSize(msgspec.Struct, frozen=True, kw_only=True):
     snapshots: int
     manifests: int
     metadata_bytes: int
+
+
+class TroubledTable(msgspec.Struct, frozen=True, kw_only=True):
+    """A table that no commit can be made on: its files do not pass their checks, or what its batch needs is refused."""
+
+    table: str
+    trouble: Literal["unreadable", "stalled"]
 
 
 def kind_of(location: str) -> Kind:
@@ -339,6 +343,32 @@ class _PublishQueue(Collector):
     def collect(self) -> list[Metric]:
         text = "Batches that are decided, and whose outcomes wait to be sent to Redis."
         return [GaugeMetricFamily("firn_publish_queue_batches", text, value=self._depth())]
+
+
+class _Trouble(Collector):
+    def __init__(self, troubled: Callable[[], Iterable[TroubledTable]]) -> None:
+        self._troubled = troubled
+
+    def collect(self) -> list[Metric]:
+        found = sorted(self._troubled(), key=lambda one: (one.trouble, one.table))
+        unreadable = sum(one.trouble == "unreadable" for one in found)
+        named = GaugeMetricFamily(
+            "firn_table_trouble", "1 for each table that is unreadable or stalled; a few by name.",
+            labels=("table", "trouble"),
+        )  # fmt: skip
+        for one in found[:TABLES_SHOWN]:
+            named.add_metric((one.table, one.trouble), 1)
+        return [
+            GaugeMetricFamily(
+                "firn_unreadable_tables", "Tables whose stored files do not pass their checks.",
+                value=unreadable,
+            ),
+            GaugeMetricFamily(
+                "firn_stalled_tables", "Tables whose batch is tried again: a store or a server refuses what it needs.",
+                value=len(found) - unreadable,
+            ),
+            named,
+        ]  # fmt: skip
 
 
 class _BuildInfo(Collector):

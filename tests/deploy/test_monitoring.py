@@ -21,7 +21,7 @@ from prometheus_client import generate_latest
 from firn import ContentFile, RejectedError
 from firn.coordinator.embedded import RedisServer, ZooKeeperServer
 from firn.coordinator.embedded.server import free_port
-from firn.coordinator.metrics import Metrics, TableSize
+from firn.coordinator.metrics import Metrics, TableSize, TroubledTable
 from firn.coordinator.pages.dashboard_files import NAMES
 from grafana import generate
 from tests.acceptance.browser import check_readable, chromium
@@ -59,6 +59,7 @@ def metric_names() -> set[str]:
     """Every name that a daemon can expose, with the process's own."""
     metrics = Metrics(version="1", daemon="d")
     metrics.watch_tables(lambda: [TableSize(table="t", snapshots=1, manifests=1, metadata_bytes=1)])
+    metrics.watch_trouble(lambda: [TroubledTable(table="t", trouble="stalled")])
 
     class Counts:
         hits = misses = 1

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 import pytest
+from prometheus_client import generate_latest
 
+from firn.coordinator import lanes
 from firn.coordinator.table_reader import TableReader
 from firn.model.metadata import TableMetadata
 from firn.storage.pointers import Pointers
@@ -91,3 +94,30 @@ async def test_an_encrypted_table_is_refused_not_misread() -> None:
     bench = Workbench()
     async with bench.daemon("a"):
         assert (await bench.refuse(create(properties={"encryption.key-id": "k1"}))).rule == "invalid-table"
+
+
+@pytest.mark.parametrize("which", ["metadata", "manifest"])
+async def test_what_cannot_be_read_stays_known_until_it_can_be(which: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Writers that gave up do not make an operator believe that it is over; nor does it take a writer to say it is."""
+    monkeypatch.setattr(lanes, "IDLE_SWEEP_S", 0.05)
+    bench = Workbench()
+    async with bench.daemon("a"):
+        await bench.commit(create())
+        await bench.commit(append("a"))
+        metadata = await bench.metadata()
+        pointer = (await Pointers(bench.zookeeper.connect()).read(TABLE)).pointer
+    location = pointer.metadata_location if which == "metadata" else manifest(bench, metadata)
+    whole = bench.files.read(location, bytes_max=1_000_000)
+    bench.files.replace(location, whole[: len(whole) // 2])
+    async with bench.daemon("b", lease_idle_s=0.0) as daemon:
+        await bench.refuse(append("b"))
+        await asyncio.sleep(0.5)
+        assert location in daemon.lanes.unreadable[TABLE]
+        assert b'firn_table_trouble{table="db.events",trouble="unreadable"} 1.0' in generate_latest(
+            daemon.metrics.registry
+        )
+        bench.files.replace(location, whole)
+        async with asyncio.timeout(10):
+            while daemon.lanes.unreadable or daemon.lanes.tables():  # noqa: ASYNC110 - nothing tells
+                await asyncio.sleep(0.05)
+        assert b"firn_unreadable_tables 0.0" in generate_latest(daemon.metrics.registry)

@@ -1,0 +1,22 @@
+"""Whether a table that could not be read can be read again: all that its newest snapshot is made of, or a view's file.
+
+Reads only, and blocking: for a worker thread. What is in the reader's cache is not read again.
+"""
+
+from __future__ import annotations
+
+from firn.coordinator.table_reader import TableReader
+from firn.storage.pointers import Pointer
+
+
+def read_whole(pointer: Pointer, reader: TableReader) -> None:
+    """Read metadata, manifest list and manifests, with their checks. Raises what a commit on them would raise."""
+    if pointer.dropped:
+        return
+    if pointer.kind == "view":
+        reader.view(pointer.metadata_location, digest=pointer.metadata_digest)
+        return
+    metadata = reader.metadata(pointer.metadata_location, digest=pointer.metadata_digest)
+    snapshot = metadata.current_snapshot
+    for manifest in () if snapshot is None else reader.manifests(metadata, snapshot):
+        reader.entries(metadata, manifest)
