@@ -13,7 +13,7 @@ help: ## print this list
 	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):[^#]*## /\1#/' | \
 		while IFS='#' read -r name text; do printf '  make %-10s %s\n' "$$name" "$$text"; done
 
-demo: $(STAMP) ## writers, compactors and a deleter against one table, and a proof (SECONDS=30 WRITERS=8 ARGS=--keep)
+demo: $(STAMP) ## writers, compactors, a deleter and Spark against one table, and a proof (SECONDS=30 WRITERS=8 ARGS=--keep)
 	$(BIN)/firn demo $(if $(SECONDS),--seconds $(SECONDS)) $(if $(WRITERS),--writers $(WRITERS)) $(ARGS)
 
 run: $(STAMP) ## the daemon on embedded servers, its state kept in ./data
