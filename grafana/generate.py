@@ -95,6 +95,19 @@ def fleet() -> Dashboard:
                 ),
             ),
             (
+                "Tables in trouble",
+                (
+                    listing(
+                        "Tables that no commit can be made on",
+                        "max by (table, trouble, instance) (firn_table_trouble)",
+                        ("table", "table"),
+                        ("trouble", "trouble"),
+                        ("instance", "daemon"),
+                        about="At most twenty a daemon. Its page `/tables` says what is wrong with each.",
+                    ),
+                ),
+            ),
+            (
                 "Work",
                 (
                     lines(

@@ -53,20 +53,22 @@ def bars(title: str, query: Query, *, unit: str = "short", about: str = "") -> A
     return _asked(_titled(panel, title, about=about, width=8, height=8), query, instant=True)
 
 
-def listing(title: str, query: str, *columns: tuple[str, str], about: str = "") -> Any:
-    """Labels, by the names that are given, and how many intents, as a table."""
-    titles = {**dict(columns), "Value": "intents"}
+def listing(
+    title: str, query: str, *columns: tuple[str, str], value: str | None = "intents", width: int = 12, about: str = ""
+) -> Any:
+    """Labels, by the names that are given, and the `value` (None: it says nothing), as a table."""
+    titles = {**dict(columns), **({} if value is None else {"Value": value})}
     panel = table.Panel().with_transformation(
         DataTransformerConfig(
             id_val="organize",
             options={
-                "excludeByName": {"Time": True},
+                "excludeByName": {"Time": True, "Value": value is None},
                 "indexByName": {name: position for position, name in enumerate(titles)},
                 "renameByName": titles,
             },
         )
     )
-    panel = _titled(panel, title, about=about, width=12, height=8)
+    panel = _titled(panel, title, about=about, width=width, height=8)
     return _asked(panel, Query(query), instant=True, form=PromQueryFormat.TABLE)
 
 

@@ -53,6 +53,11 @@ class Drawn(msgspec.Struct, frozen=True, kw_only=True):
     rows: tuple[tuple[str, ...], ...] = ()
 
     @property
+    def counted(self) -> bool:
+        """Whether a table's last column is a number."""
+        return not self.panel.columns or VALUE in dict(self.panel.columns)
+
+    @property
     def empty(self) -> bool:
         """Whether there is nothing to draw."""
         charted = self.chart is not None and (self.chart.strokes or self.chart.cells)
