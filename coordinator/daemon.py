@@ -38,6 +38,7 @@ from firn.model.errors import AlreadyExists, FirnError, InvalidInput, Misconfigu
 from firn.model.journal import Segment
 from firn.model.sharding import shard_of
 from firn.storage.file_system_tables import FileSystemTables
+from firn.storage.file_writes import FileWrites, ThreadWrites
 from firn.storage.files import FileStore
 from firn.storage.intent_streams import IntentStreams, SharedSettings
 from firn.storage.journal import JournalFiles
@@ -67,6 +68,7 @@ class Daemon:
         session: Session,
         streams: IntentStreams,
         files: FileStore,
+        writes: FileWrites | None = None,
         wall_ms: Callable[[], int] = wall_clock_ms,
     ) -> None:
         limits, self.member = settings.limits, settings.daemon_id
@@ -91,6 +93,7 @@ class Daemon:
         shop = Workshop(
             daemon=self.member,
             files=files,
+            writes=writes or ThreadWrites(files),
             reader=TableReader(files, limits=limits),
             journal=JournalFiles(files, bytes_max=limits.journal_bytes_max),
             pointers=pointers,

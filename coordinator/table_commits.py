@@ -124,7 +124,7 @@ class TableCommits:
                 if not prepared.parts:
                     self._publish_unjournaled(batch, prepared.outcomes)
                     return
-                await self._timed("write", asyncio.to_thread(shop.files.create_all, prepared.files))
+                await self._timed("write", shop.writes.create_all(prepared.files))
                 shop.metrics.count_written(prepared.files)
                 if await self._swap(prepared, leases, batch, retried=retried, number=number):
                     return

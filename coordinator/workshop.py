@@ -18,6 +18,7 @@ from firn.coordinator.table_reader import TableReader
 from firn.model.journal import Segment
 from firn.model.limits import Limits
 from firn.storage.file_system_tables import FileSystemTables
+from firn.storage.file_writes import FileWrites
 from firn.storage.files import FileStore
 from firn.storage.journal import JournalFiles
 from firn.storage.leases import Leases
@@ -29,6 +30,8 @@ class Workshop(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     daemon: str
     files: FileStore
+    writes: FileWrites
+    """Writes the files of batches, to the same store."""
     reader: TableReader
     journal: JournalFiles
     pointers: Pointers
