@@ -1,8 +1,8 @@
 """A lane: one table's intents, in order, one batch after the other.
 
 The next batch gathers while this one commits; there is no timer. Batches of appends overlap: while one is swapped in,
-the next is prepared and its files are written (`firn.coordinator.flight`). The lane holds the table's lock as a lease while it
-is busy, and gives it up between batches when another waits for it. How a batch is committed is
+the next is prepared and its files are written (`firn.coordinator.flight`). The lane holds the table's lock as a lease
+while it is busy, and gives it up between batches when another waits for it. How a batch is committed is
 `firn.coordinator.table_commits`.
 """
 
