@@ -5,7 +5,7 @@ A change is a row that goes (``_file`` and ``_pos`` say which), a row that comes
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final, Literal, TypedDict
 
 import msgspec
@@ -124,6 +124,18 @@ class Base(msgspec.Struct, frozen=True, kw_only=True):
         """Whether rows have an identity that they keep."""
         return self.view.metadata.format_version >= 3
 
+    def whole_tasks(self, paths: Collection[str]) -> list[FileScanTask]:
+        """Planned files that are rewritten, with all deletes that apply to any of their rows.
+
+        What was planned with the filter leaves out deletes of rows that it does not match. Those rows are written anew,
+        too, and would come back.
+        """
+        plan, skipped = self.plan, self.plan.metrics
+        if skipped.skipped_delete_files or skipped.skipped_delete_manifests:
+            files = StoredManifests(self.connection.store())
+            plan = plan_scan(self.view.metadata, files=files, ref=self.members["branch"])
+        return [task for task in plan.tasks if task.file.file_path in paths]
+
     def rows(self, tasks: Sequence[FileScanTask]) -> DataFrame:
         """The live rows of planned files: the table's columns, lineage where rows have it, file and position."""
         names = [*(LINEAGE if self.keeps_lineage else ()), FILE, POS]
@@ -212,7 +224,7 @@ def _copy_on_write(
     base: Base, target: WriteTarget, gone: DataFrame, coming: DataFrame | None, whole: Sequence[FileScanTask]
 ) -> _Written:
     paths = {row[0] for row in gone.select(FILE).distinct().collect()}
-    affected = [task for task in base.plan.tasks if task.file.file_path in paths]
+    affected = base.whole_tasks(paths)
     files: list[ContentFile] = []
     if affected:
         kept = base.rows(affected).join(gone, [FILE, POS], "left_anti").drop(FILE, POS)

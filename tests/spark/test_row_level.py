@@ -16,6 +16,7 @@ from firn.pipeline.reads import read
 from firn.pipeline.row_changes import Mode
 from firn.pipeline.row_level import delete_where, update
 from firn.pipeline.writes import append
+from tests.spark.by_hand import append_rows, delete_equal
 from tests.spark.lake import Lake, committed
 
 MODES = [(2, "copy-on-write"), (2, "merge-on-read"), (3, "copy-on-write"), (3, "merge-on-read")]
@@ -80,6 +81,16 @@ def test_files_that_match_whole_go_unread_and_nothing_matched_is_no_commit(lake:
     assert int(lake.summary(table)["deleted-data-files"]) > 0
     assert "added-data-files" not in lake.summary(table)
     assert all(row[1] != "eu" for row in same_for_all(lake, table))
+
+
+def test_rewritten_files_keep_deletes_of_rows_that_the_filter_is_not_about(lake: Lake) -> None:
+    table = lake.create(version=2)
+    append_rows(lake, table, (0, 10))
+    delete_equal(lake, table, "id", [3])
+    committed(update(lake.spark, table, {"amount": "0"}, "id = 7", mode="copy-on-write"))
+    delete_equal(lake, table, "id", [4])
+    committed(delete_where(lake.spark, table, "id = 8", mode="copy-on-write"))
+    assert [row[0] for row in same_for_all(lake, table)] == [0, 1, 2, 5, 6, 7, 9]
 
 
 def test_two_vectors_on_one_file_become_one(lake: Lake) -> None:
