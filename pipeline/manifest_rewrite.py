@@ -179,10 +179,10 @@ def _live_entries(
         for entry in entries
         if entry.is_live
     ]
-    return sorted(found, key=lambda entry: (_order(entry.data_file.partition), entry.sequence_number or 0))
+    return sorted(found, key=lambda entry: (partition_order(entry.data_file.partition), entry.sequence_number or 0))
 
 
-def _order(partition: Sequence[Any]) -> tuple[tuple[int, Any], ...]:
+def partition_order(partition: Sequence[Any]) -> tuple[tuple[int, Any], ...]:
     """What partitions of one spec are ordered by: nulls first, NaN last."""
     return tuple(
         (0, 0) if value is None else (2, 0) if isinstance(value, float) and math.isnan(value) else (1, value)

@@ -1,6 +1,7 @@
 """Theta sketches: how many distinct values a column has (Puffin specification, `apache-datasketches-theta-v1`).
 
-The bytes are those of the Apache DataSketches library's compact sketches, which Iceberg's engines read and merge.
+The bytes are those of compact sketches of the Apache DataSketches library for Java, which Iceberg's engines read and
+merge.
 """
 
 from __future__ import annotations
@@ -24,17 +25,19 @@ NOMINAL_ENTRIES: Final = 4096
 ENTRIES_MAX: Final = 1 << 26
 """Most hashes in a sketch that is read: the library's own limit."""
 
-_THETA_MAX: Final = 2**63 - 1
-_SEED: Final = 9001
+THETA_MAX: Final = 2**63 - 1
+SEED: Final = 9001
 _SEED_HASH: Final = 37836
 _SERIAL_VERSION: Final = 3
 _FAMILY_COMPACT: Final = 3
 _FLAG_EMPTY: Final = 0x04
+_FLAG_SINGLE: Final = 0x20
 _FLAGS: Final = 0x1A
 """Read-only, compact, ordered."""
 
 _HEAD: Final = Struct("<BBBBBBH")
-_COUNTS: Final = Struct("<II")
+_COUNTS: Final = Struct("<If")
+"""How many hashes there are, and the sampling probability, of which the library for Java writes that it is 1."""
 _LONG: Final = Struct("<Q")
 
 
@@ -42,12 +45,12 @@ class ThetaSketch(msgspec.Struct, frozen=True):
     """The hashes below `theta` of all values seen, ascending; `theta` is 2⁶³-1 while all of them are kept."""
 
     hashes: tuple[int, ...] = ()
-    theta: int = _THETA_MAX
+    theta: int = THETA_MAX
 
     @property
     def estimate(self) -> float:
         """Estimated number of distinct values; exact while nothing was left out."""
-        return len(self.hashes) / (self.theta / _THETA_MAX)
+        return len(self.hashes) * (float(THETA_MAX) / self.theta)
 
     def union(self, *others: ThetaSketch) -> ThetaSketch:
         """The sketch of what this or any other one has seen."""
@@ -57,32 +60,42 @@ class ThetaSketch(msgspec.Struct, frozen=True):
 
     def to_bytes(self) -> bytes:
         """The compact ordered form."""
-        exact = self.theta == _THETA_MAX
+        exact = self.theta == THETA_MAX
         if exact and len(self.hashes) <= 1:
-            flags = _FLAGS if self.hashes else _FLAGS | _FLAG_EMPTY
-            head = _HEAD.pack(1, _SERIAL_VERSION, _FAMILY_COMPACT, 0, 0, flags, _SEED_HASH)
+            flags, seed = (_FLAGS | _FLAG_SINGLE, _SEED_HASH) if self.hashes else (_FLAGS | _FLAG_EMPTY, 0)
+            head = _HEAD.pack(1, _SERIAL_VERSION, _FAMILY_COMPACT, 0, 0, flags, seed)
         else:
             longs = 2 if exact else 3
             head = _HEAD.pack(longs, _SERIAL_VERSION, _FAMILY_COMPACT, 0, 0, _FLAGS, _SEED_HASH)
-            head += _COUNTS.pack(len(self.hashes), 0) + (b"" if exact else _LONG.pack(self.theta))
+            head += _COUNTS.pack(len(self.hashes), 1.0) + (b"" if exact else _LONG.pack(self.theta))
         return head + b"".join(_LONG.pack(hashed) for hashed in self.hashes)
 
 
 def sketch_of(values: Iterable[Any], type: Type) -> ThetaSketch:
-    """The sketch of internal values of a type, of which nulls do not count. Raises InvalidInput for other values."""
+    """The sketch of internal values of a type. Nulls do not count, nor do empty ones, which the library leaves out.
+
+    Raises InvalidInput for other values.
+    """
     hashes: set[int] = set()
-    theta = _THETA_MAX
+    theta = THETA_MAX
     for value in values:
         if value is None:
             continue
-        high, _ = mmh3.hash64(to_bytes(type, value), seed=_SEED, x64arch=True, signed=False)
-        hashed = high >> 1
+        hashed = hash_of(to_bytes(type, value))
         if 0 < hashed < theta:
             hashes.add(hashed)
             if len(hashes) == 2 * NOMINAL_ENTRIES:
                 trimmed = _trimmed(hashes, theta)
                 hashes, theta = set(trimmed.hashes), trimmed.theta
     return _trimmed(hashes, theta)
+
+
+def hash_of(value: bytes) -> int:
+    """The hash of a value's binary form, 63 bits; 0, which no sketch holds, for an empty one."""
+    if not value:
+        return 0
+    high, _ = mmh3.hash64(value, seed=SEED, x64arch=True, signed=False)
+    return high >> 1
 
 
 def _trimmed(hashes: set[int], theta: int) -> ThetaSketch:
@@ -111,11 +124,11 @@ def sketch_from_bytes(data: bytes, *, location: str) -> ThetaSketch:
     if len(data) < 8 * longs:
         raise CorruptFile(location, "theta sketch ends in its preamble")
     count = 1 if longs == 1 else _COUNTS.unpack_from(data, 8)[0]
-    theta: int = _LONG.unpack_from(data, 16)[0] if longs == 3 else _THETA_MAX
+    theta: int = _LONG.unpack_from(data, 16)[0] if longs == 3 else THETA_MAX
     if count > ENTRIES_MAX or len(data) != 8 * (longs + count):
         raise CorruptFile(location, f"theta sketch of {len(data)} bytes states {count} entries")
     hashes = sorted(memoryview(data)[8 * longs :].cast("Q"))
-    if not 0 < theta <= _THETA_MAX or len(set(hashes)) != count or (hashes and not 0 < hashes[0] <= hashes[-1] < theta):
+    if not 0 < theta <= THETA_MAX or len(set(hashes)) != count or (hashes and not 0 < hashes[0] <= hashes[-1] < theta):
         raise CorruptFile(location, "theta sketch has entries that repeat or are not below its theta")
     return ThetaSketch(tuple(hashes), theta)
 
@@ -131,5 +144,5 @@ def sketch_blob(sketch: ThetaSketch, *, field_id: int, snapshot_id: int, sequenc
         snapshot_id=snapshot_id,
         sequence_number=sequence_number,
         compression="zstd",
-        properties={NDV: str(round(sketch.estimate))},
+        properties={NDV: str(int(sketch.estimate))},
     )
