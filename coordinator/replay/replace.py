@@ -38,8 +38,8 @@ def replace(working: Working, intent: Replace) -> Applied:
     require_not_live(head, added)
     require_deletes_not_live(index, added_deletes)
     rewritten = entries_of(working, intent.branch, intent.removed_data_files)
-    kept_age = intent.data_sequence_number is not None
-    require_no_new_deletes(WindowDeletes(working, since), rewritten, equality=not kept_age, base=base)
+    still_reached = intent.data_sequence_number is not None and is_of_one_spec(rewritten, added)
+    require_no_new_deletes(WindowDeletes(working, since), rewritten, equality=not still_reached, base=base)
     require_no_more_rows(intent, rewritten, added)
     require_kept_age(working, intent, rewritten, added_deletes, [e for k in removed_deletes if (e := _entry(index, k))])
     require_deletes_fit(working, intent, added_deletes, removed_deletes)
@@ -56,6 +56,11 @@ def replace(working: Working, intent: Replace) -> Applied:
 def _entry(index: LiveDeletes, key: DeleteKey) -> ManifestEntry | None:
     live = index.get(key)
     return None if live is None else live.entry
+
+
+def is_of_one_spec(rewritten: Sequence[ManifestEntry], added: Sequence[DataFile]) -> bool:
+    """Whether rows certainly stay in their partition, where deletes reach them that are for it."""
+    return len({entry.data_file.spec_id for entry in rewritten} | {file.spec_id for file in added}) <= 1
 
 
 def require_no_more_rows(intent: Replace, rewritten: Sequence[ManifestEntry], added: Sequence[DataFile]) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from firn.model.intent import Replace
+from firn.model.operations.layout import UpdateSpec
 from firn.model.operations.upkeep import ExpireSnapshots, UpgradeFormat
 from tests.unit.coordinator.replay.real_rows import RealRows, field_is, paths, ref
 from tests.unit.coordinator.workbench import TABLE, Workbench, new_id
@@ -134,6 +136,25 @@ async def test_equality_deletes_that_came_meanwhile_still_reach_rows_that_keep_t
         await table.commit(kept)
         ages = {e.data_file.file_path: e.sequence_number for e in await table.entries()}
     assert ages[compacted.file_path] == planned.sequence_number
+    assert await table.ids() == [0, 1, 2, 4, 5, 6, 7, 8, 9]
+
+
+async def test_equality_deletes_that_came_meanwhile_are_a_conflict_for_rows_that_change_their_partition() -> None:
+    """They are for the partition that the rows were in, whatever their age is."""
+    bench = Workbench()
+    async with bench.daemon():
+        table = await RealRows.create(bench, version=2, partitioned=True)
+        file = table.data(*TEN)
+        planned = await table.committed(table.append(file))
+        base = planned.snapshot_id or 0
+        unpartitioned = ({"action": "remove-field", "name": "region"},)
+        await bench.commit(
+            UpdateSpec(intent_id=new_id(), table=TABLE, base_schema_id=0, base_spec_id=0, changes=unpartitioned)
+        )
+        won = await table.commit(table.delta(base, table.equality(3, like=file)))
+        moved = msgspec.structs.replace(table.data(*TEN), spec_id=1, partition=())
+        lost = await table.refused(table.replace(base, [file], [moved], data_sequence_number=planned.sequence_number))
+        assert (lost.rule, lost.conflicting_snapshot_id) == ("new-deletes", won)
     assert await table.ids() == [0, 1, 2, 4, 5, 6, 7, 8, 9]
 
 
