@@ -12,6 +12,7 @@ from firn.coordinator.cli.reach import Reach
 from firn.coordinator.cli.text import shown
 from firn.pipeline.cli.report import collect
 from firn.pipeline.cli.spark_running import SparkOptions, bars, session, sparking, watching
+from firn.pipeline.cli.spark_stats import stats
 from firn.pipeline.cli.spark_upkeep import expire, orphans
 from firn.pipeline.commits_table import COMMITS_TABLE
 from firn.pipeline.compaction import compact as compact_table
@@ -38,6 +39,7 @@ def spark() -> None:
 
 spark.add_command(expire)
 spark.add_command(orphans)
+spark.add_command(stats)
 
 
 @spark.command("submit-demo")

@@ -34,6 +34,8 @@ def test_a_demo_is_submitted_and_the_table_looked_after(lake: Lake) -> None:
     expired = firn(lake, "spark", "expire", table, "--older-than", "0s", "--retain-last", "1")
     assert expired["answer"]["status"] == "committed"
     assert expired["removal"]["failed"] == []
+    counted = firn(lake, "spark", "stats", table, "--partitions-only")
+    assert counted["partitions"] == 30
     found = firn(lake, "spark", "orphans", table)
     assert found["dry-run"]
     assert found["count"] == 0
@@ -51,6 +53,8 @@ def test_a_table_is_compacted_and_reported_on_with_sql(lake: Lake) -> None:
     done = firn(lake, "spark", "compact", table, "--all", *QUICK_START)
     assert (done["ok"], done["files-before"], done["files-after"]) == (True, 60, 30)
     assert read(lake.spark, table).count() == 600
+    counted = firn(lake, "spark", "stats", table, "--columns", "country,id", *QUICK_START)
+    assert counted["distinct-values"] == {"country": 8, "id": 300}
     query = f"SELECT operation, count(*) AS n FROM commits WHERE table_name = '{table}' GROUP BY operation ORDER BY 1"
     counted = firn(lake, "spark", "report", "--sql", query, *QUICK_START)["query"]
     assert [(row["operation"], row["n"]) for row in counted][:2] == [("append", 2), ("create-table", 1)]
