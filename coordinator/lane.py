@@ -24,7 +24,6 @@ from firn.coordinator.lane_queue import LaneQueue
 from firn.coordinator.metrics import TableSize
 from firn.coordinator.paused_tables import TablePausedError
 from firn.coordinator.pending import Pending
-from firn.coordinator.readability import read_whole
 from firn.coordinator.replay.decision import Refused
 from firn.coordinator.replay.transaction import UnreadableTableError
 from firn.coordinator.table_commits import TableCommits
@@ -294,21 +293,6 @@ class Lane:
         )
         for pending in batch:
             self._shop.publisher.refuse(pending, refused, dead_letter=False)
-
-    async def look_again(self) -> None:
-        """See whether a table that could not be read can be now; until somebody commits, nobody else would."""
-        if self.unreadable is None or not self.idle:
-            return
-        try:
-            versioned = await self._shop.catalogs.read(self.table)
-            await asyncio.to_thread(read_whole, versioned.pointer, self._shop.reader)
-        except Unavailable:
-            return
-        except Exception as error:  # noqa: BLE001 - whatever damage does to a decoder must not end the sweep
-            self.unreadable = str(error) or repr(error)
-            return
-        self.unreadable = None
-        self._log.info("table readable again")
 
     async def _isolate(self, batch: Sequence[Pending], error: Exception) -> None:
         """A mistake of ours must cost one intent, not the queue: find it, refuse it, commit the others."""

@@ -13,7 +13,9 @@ import structlog
 from firn.coordinator.lane import Lane
 from firn.coordinator.metrics import TableSize, TroubledTable
 from firn.coordinator.pending import Pending
+from firn.coordinator.readability import read_whole
 from firn.coordinator.workshop import Workshop
+from firn.model.errors import FirnError, NotFound, Unavailable
 
 IDLE_SWEEP_S = 30.0
 """How often idle lanes are dropped; their state is read again when an intent comes."""
@@ -41,6 +43,8 @@ class Lanes:
         self._held: dict[str, _Held] = {}
         self._bytes = 0
         self._given_up: set[int] = set()
+        self._unreadable: dict[str, str] = {}
+        """Tables that have no lane here, and could not be read when they had one."""
         shop.paused.on_change(self._on_pauses)
         self._log = structlog.get_logger()
 
@@ -117,7 +121,8 @@ class Lanes:
     @property
     def unreadable(self) -> dict[str, str]:
         """Tables whose stored state does not pass its checks, with the reason."""
-        return {table: lane.unreadable for table, lane in self._lanes.items() if lane.unreadable is not None}
+        of_lanes = {table: lane.unreadable for table, lane in self._lanes.items() if lane.unreadable is not None}
+        return {**self._unreadable, **of_lanes}
 
     @property
     def stalled(self) -> dict[str, str]:
@@ -148,6 +153,8 @@ class Lanes:
         ending: list[tuple[Lane, asyncio.Task[None]]] = []
         for table in chosen:
             lane = self._lanes.pop(table)
+            if lane.unreadable is not None:
+                self._unreadable[table] = lane.unreadable
             ending.append((lane, self._tasks.pop(table)))
             self._give_up(lane.retire())
         self._shop.metrics.lanes.set(len(self._lanes))
@@ -175,12 +182,33 @@ class Lanes:
         """Drop lanes that have nothing to do, until cancelled. What cannot be read is not forgotten, but looked at."""
         while True:
             await asyncio.sleep(IDLE_SWEEP_S)
-            for lane in [lane for lane in self._lanes.values() if lane.unreadable is not None]:
-                await lane.look_again()
-            await self.retire({table for table, lane in self._lanes.items() if lane.idle and lane.unreadable is None})
+            await self.retire({table for table, lane in self._lanes.items() if lane.idle})
+            for table in list(self._unreadable):
+                await self._look_again(table)
+
+    async def _look_again(self, table: str) -> None:
+        """See whether a table that could not be read can be now: writers who gave up will not tell."""
+        try:
+            versioned = await self._shop.catalogs.read(table)
+        except NotFound:  # it was dropped
+            self._unreadable.pop(table, None)
+            return
+        except (FirnError, OSError):
+            return
+        try:
+            await asyncio.to_thread(read_whole, versioned.pointer, self._shop.reader)
+        except Unavailable:
+            return
+        except Exception as error:  # noqa: BLE001 - whatever damage does to a decoder must not end the sweep
+            if table in self._unreadable:
+                self._unreadable[table] = str(error) or repr(error)
+        else:
+            self._unreadable.pop(table, None)
+            self._log.info("table readable again", table=table)
 
     def _start(self, table: str) -> Lane:
         lane = self._lanes[table] = Lane(table, self._shop, give_back=self._give_up)
+        lane.unreadable = self._unreadable.pop(table, None)
         task = self._tasks[table] = asyncio.create_task(lane.run(), name=f"lane {table}")
         task.add_done_callback(lambda done: self._ended(table, lane, done))
         self._shop.metrics.lanes.set(len(self._lanes))

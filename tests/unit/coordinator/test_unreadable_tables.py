@@ -96,7 +96,7 @@ async def test_an_encrypted_table_is_refused_not_misread() -> None:
         assert (await bench.refuse(create(properties={"encryption.key-id": "k1"}))).rule == "invalid-table"
 
 
-@pytest.mark.parametrize("which", ["metadata", "manifest"])
+@pytest.mark.parametrize("which", ["metadata", "manifest", "gone"])
 async def test_what_cannot_be_read_stays_known_until_it_can_be(which: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Writers that gave up do not make an operator believe that it is over; nor does it take a writer to say it is."""
     monkeypatch.setattr(lanes, "IDLE_SWEEP_S", 0.05)
@@ -106,9 +106,12 @@ async def test_what_cannot_be_read_stays_known_until_it_can_be(which: str, monke
         await bench.commit(append("a"))
         metadata = await bench.metadata()
         pointer = (await Pointers(bench.zookeeper.connect()).read(TABLE)).pointer
-    location = pointer.metadata_location if which == "metadata" else manifest(bench, metadata)
+    location = manifest(bench, metadata) if which == "manifest" else pointer.metadata_location
     whole = bench.files.read(location, bytes_max=1_000_000)
-    bench.files.replace(location, whole[: len(whole) // 2])
+    if which == "gone":
+        bench.files.delete(location)
+    else:
+        bench.files.replace(location, whole[: len(whole) // 2])
     async with bench.daemon("b", lease_idle_s=0.0) as daemon:
         await bench.refuse(append("b"))
         await asyncio.sleep(0.5)
