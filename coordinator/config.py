@@ -8,13 +8,13 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import tomllib
 from collections.abc import Mapping
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Final, Literal
-from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
@@ -29,7 +29,16 @@ _NOT_SETTINGS: Final = frozenset({"FIRN_CONFIG", "FIRN_DATA"})
 _FILE_SUFFIX: Final = "_FILE"
 TRACE_PLACE: Final = "{trace}"
 REDACTED: Final = "***"
-_SECRETS: Final = frozenset({"password", "auth", "token", "secret", "key", "access-key-id", "secret-access-key"})
+_SECRET_SETTINGS: Final = (("zookeeper", "auth"), ("zookeeper", "tls-key-password"), ("http", "token"))
+_SECRET_URLS: Final = (("redis", "url"), ("http", "prometheus-url"), ("http", "trace-url"))
+_SECRET_WORDS: Final = frozenset(
+    {
+        *("auth", "authorization", "connection", "credential", "credentials", "key", "passphrase", "password", "sas"),
+        *("secret", "token"),
+    }
+)
+"""What an option that is a secret has in its name."""
+_PLAIN_OPTION: Final = re.compile(r"[0-9.]*|true|false|none|optional|required|/.*", re.IGNORECASE)
 
 
 class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
@@ -68,6 +77,8 @@ class ZooKeeperSettings(_Section, frozen=True, kw_only=True):
     """PEM file of the daemon's certificate."""
     tls_key: str | None = None
     """PEM file of its key."""
+    tls_key_password: str | None = None
+    """Password of that file."""
 
 
 class WarehouseSettings(_Section, frozen=True, kw_only=True):
@@ -240,14 +251,14 @@ def _checked(settings: Settings) -> Settings:
             f"http.host: {settings.http.host!r} can be reached from other machines: set http.token (or "
             "FIRN_HTTP_TOKEN_FILE), or listen on 127.0.0.1"
         )
-    if settings.http.prometheus_url and urlsplit(settings.http.prometheus_url).scheme not in {"http", "https"}:
+    if settings.http.prometheus_url and _scheme(settings.http.prometheus_url) not in {"http", "https"}:
         raise Misconfigured("http.prometheus-url: must begin with http:// or https://")
     traces = settings.http.trace_url
-    if traces and (urlsplit(traces).scheme not in {"http", "https"} or TRACE_PLACE not in traces):
+    if traces and (_scheme(traces) not in {"http", "https"} or TRACE_PLACE not in traces):
         raise Misconfigured(f"http.trace-url: must begin with http:// or https://, and have {TRACE_PLACE} for the id")
     if not settings.zookeeper.root.startswith("/"):
         raise Misconfigured(f"zookeeper.root: {settings.zookeeper.root!r} must begin with a slash")
-    if urlsplit(settings.redis.url).scheme not in {"redis", "rediss", "unix"}:
+    if _scheme(settings.redis.url) not in {"redis", "rediss", "unix"}:
         raise Misconfigured("redis.url: must begin with redis://, rediss:// or unix://")
     if not settings.redis.prefix or any(c.isspace() or not c.isprintable() for c in settings.redis.prefix):
         raise Misconfigured(f"redis.prefix: {settings.redis.prefix!r} must be printable and without spaces")
@@ -256,6 +267,11 @@ def _checked(settings: Settings) -> Settings:
     return msgspec.structs.replace(
         settings, warehouse=msgspec.structs.replace(settings.warehouse, location=location, allowed=allowed)
     )
+
+
+def _scheme(url: str) -> str:
+    """The scheme of a URL that may be anything: urllib's errors quote what stands before the host."""
+    return url.partition("://")[0]
 
 
 def is_loopback(host: str) -> bool:
@@ -282,24 +298,47 @@ def _absolute(location: str, *, name: str) -> str:
 def redacted(settings: Settings) -> dict[str, dict[str, Any]]:
     """The settings as they may be shown: passwords, tokens and keys replaced."""
     shown: dict[str, dict[str, Any]] = msgspec.to_builtins(settings)
-    shown["redis"]["url"] = redacted_url(settings.redis.url)
-    if settings.zookeeper.auth is not None:
-        shown["zookeeper"]["auth"] = REDACTED
-    if settings.http.token is not None:
-        shown["http"]["token"] = REDACTED
-    if settings.http.prometheus_url is not None:
-        shown["http"]["prometheus-url"] = redacted_url(settings.http.prometheus_url)
+    for section, name in _SECRET_SETTINGS:
+        if shown[section][name] is not None:
+            shown[section][name] = REDACTED
+    for section, name in _SECRET_URLS:
+        if shown[section][name] is not None:
+            shown[section][name] = redacted_url(shown[section][name])
     for options in shown["warehouse"]["options"].values():
-        for key in options:
-            if any(secret in key.lower().replace("_", "-").split("-") or key in _SECRETS for secret in _SECRETS):
-                options[key] = REDACTED
+        for name, value in options.items():
+            options[name] = REDACTED if _is_secret(name) else redacted_url(value)
     return shown
 
 
+def _is_secret(name: str) -> bool:
+    return not _SECRET_WORDS.isdisjoint(re.split(r"[-_.]", name.lower()))
+
+
 def redacted_url(url: str) -> str:
-    """A URL without its password."""
-    parts = urlsplit(url)
-    if parts.password is None:
+    """A URL without its password, and without those among its options; also one that is not spelled as it should be."""
+    scheme, separator, rest = url.partition("://")
+    if not separator:
         return url
-    host = parts.netloc.rpartition("@")[2]
-    return urlunsplit(parts._replace(netloc=f"{parts.username or ''}:***@{host}"))
+    address, question, options = rest.partition("?")
+    if "@" in rest:  # in a password that is not encoded there may be any of "/?#@"
+        before, _, after = rest.rpartition("@")
+        address, question, options = after.partition("?")
+        user, colon, _ = before.partition(":")
+        address = f"{user}:{REDACTED}@{address}" if colon else f"{user}@{address}"
+    elif _has_no_port(address):
+        address = REDACTED
+    shown = "&".join(_redacted_option(option) for option in options.split("&"))
+    return f"{scheme}{separator}{address}{question}{shown}"
+
+
+def _has_no_port(address: str) -> bool:
+    """Whether there is something else in the place of the port: what is left of ``user:pass`` when the host is gone."""
+    port = address.partition("/")[0].rpartition("]")[2].partition(":")[2]
+    return bool(port) and not port.isdigit()
+
+
+def _redacted_option(option: str) -> str:
+    """An option of a URL: numbers, paths and the like are shown; all else may be a secret with a misspelled name."""
+    name, equals, value = option.partition("=")
+    shown = not equals or (_PLAIN_OPTION.fullmatch(value) is not None and not _is_secret(name))
+    return option if shown else f"{name}={REDACTED}"

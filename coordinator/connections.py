@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -17,6 +17,17 @@ from firn.storage.locations import scheme_of
 from firn.storage.redis_streams import RedisStreams
 from firn.storage.sessions import Session
 from firn.storage.zookeeper import ZooKeeperOptions, ZooKeeperSession
+
+HTTP_OPTIONS: Final = frozenset(
+    {
+        *("allow_http", "allow_invalid_certificates", "connect_timeout", "default_content_type", "http1_only"),
+        *("http2_only", "pool_idle_timeout", "pool_max_idle_per_host", "proxy_url", "proxy_ca_certificate"),
+        *("proxy_excludes", "timeout", "user_agent"),
+    }
+)
+"""Options of an object store that are about the HTTP client, whatever the store."""
+
+STORE_TIMEOUT: Final = "30s"
 
 CONNECT_TIMEOUT_S: Final = 15.0
 """How long a start waits for servers that do not answer."""
@@ -59,6 +70,7 @@ async def connect_session(settings: Settings, *, timeout_s: float = CONNECT_TIME
             tls_ca=settings.zookeeper.tls_ca,
             tls_certificate=settings.zookeeper.tls_certificate,
             tls_key=settings.zookeeper.tls_key,
+            tls_key_password=settings.zookeeper.tls_key_password,
         )
     )
     try:
@@ -71,8 +83,16 @@ async def connect_session(settings: Settings, *, timeout_s: float = CONNECT_TIME
 def connect_files(settings: Settings) -> FileStore:
     """The file stores of the warehouse and of every place that tables are allowed in."""
     options: dict[str, dict[str, Any]] = {scheme_of(location): {} for location in settings.allowed_locations}
-    options.update(settings.warehouse.options)
+    options.update({scheme: _store_options(given) for scheme, given in settings.warehouse.options.items()})
     return open_files(options)
+
+
+def _store_options(given: Mapping[str, str]) -> dict[str, Any]:
+    """Options as the file store's library names them, from the settings' spelling; those of HTTP in their place."""
+    named = {name.replace("-", "_"): value for name, value in given.items()}
+    of_http = {name: value for name, value in named.items() if name in HTTP_OPTIONS}
+    options: dict[str, Any] = {name: value for name, value in named.items() if name not in HTTP_OPTIONS}
+    return options | {"client_options": {"timeout": STORE_TIMEOUT, **of_http}} if of_http else options
 
 
 def connect_streams(settings: Settings) -> IntentStreams:
@@ -83,5 +103,8 @@ def connect_streams(settings: Settings) -> IntentStreams:
             names=StreamNames(settings.redis.prefix),
             payload_bytes_max=settings.limits.intent_bytes_max,
         )
-    except ValueError as error:
-        raise Misconfigured(f"redis.url: {error}") from error
+    except (ValueError, TypeError):  # whose message may quote a part of the password
+        raise Misconfigured(
+            "redis.url: cannot be read: in a password every / ? # @ : and % must be percent-encoded, "
+            "the port must be a number, and the options those of redis-py"
+        ) from None

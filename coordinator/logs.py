@@ -27,7 +27,12 @@ def configure_logs(settings: LogSettings, *, daemon: str | None = None) -> None:
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         _cut,
     ]
-    renderer: Any = structlog.processors.JSONRenderer(ensure_ascii=True) if as_json else structlog.dev.ConsoleRenderer()
+    # Tracebacks without the frames' variables, which structlog's own console form has: some of them are secrets.
+    renderer: Any = (
+        structlog.processors.JSONRenderer(ensure_ascii=True)
+        if as_json
+        else structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+    )
     tail: list[Any] = [structlog.processors.format_exc_info, renderer] if as_json else [renderer]
     structlog.configure(
         processors=[*shared, *tail],

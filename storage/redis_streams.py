@@ -89,6 +89,7 @@ class RedisStreams:
             self._redis = RedisCluster.from_url(url, retry=Retry(NoBackoff(), 0), **options)
         else:
             self._redis = Redis.from_url(url, retry=Retry(NoBackoff(), 0), **options)
+            self._redis.connection_pool.make_connection()  # connects to nothing: refuses options that there are not
         self._names = names or StreamNames()
         self._payload_bytes_max = payload_bytes_max
         self._groups_created = 0

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from firn.coordinator.config import load_settings, redacted
+from firn.coordinator.config import load_settings, redacted, redacted_url
 from firn.model.errors import Misconfigured
 
 CANARY = "canary-7f3a"
@@ -66,8 +66,11 @@ def test_no_secret_is_shown(tmp_path: Path) -> None:
         url = "rediss://daemon:{CANARY}@redis:6380/0"
         [zookeeper]
         auth = "firn:{CANARY}"
+        tls-key-password = "{CANARY}"
         [http]
         token = "{CANARY}"
+        prometheus-url = "https://reader:{CANARY}@prometheus/"
+        trace-url = "https://traces/{{trace}}?api-key={CANARY}"
         [warehouse]
         location = "s3://bucket/warehouse"
         [warehouse.options.s3]
@@ -75,6 +78,7 @@ def test_no_secret_is_shown(tmp_path: Path) -> None:
         access-key-id = "{CANARY}"
         secret-access-key = "{CANARY}"
         session-token = "{CANARY}"
+        endpoint = "https://id:{CANARY}@store:9000"
         """
     )
 
@@ -83,3 +87,26 @@ def test_no_secret_is_shown(tmp_path: Path) -> None:
     assert CANARY not in str(shown)
     assert shown["warehouse"]["options"]["s3"]["region"] == "eu"
     assert shown["redis"]["url"] == "rediss://daemon:***@redis:6380/0"
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("redis://h:1/0", "redis://h:1/0"),
+        ("unix:///run/redis.sock?db=1", "unix:///run/redis.sock?db=1"),
+        ("redis://[::1]:6379/0", "redis://[::1]:6379/0"),
+        (f"redis://u:{CANARY}@h:1/0", "redis://u:***@h:1/0"),
+        (f"redis://:{CANARY}@h:1/0", "redis://:***@h:1/0"),
+        (f"redis://u:a/b?c#{CANARY}@h:1/0", "redis://u:***@h:1/0"),
+        (f"redis://u:a@{CANARY}@h:1/0", "redis://u:***@h:1/0"),
+        (f"redis://u:{CANARY}", "redis://***"),
+        (f"redis://h:1/0?password={CANARY}&db=1", "redis://h:1/0?password=***&db=1"),
+        (
+            f"rediss://u@h/0?ssl_keyfile=/k.pem&ssl_password={CANARY}",
+            "rediss://u@h/0?ssl_keyfile=/k.pem&ssl_password=***",
+        ),
+        ("/not/a/url", "/not/a/url"),
+    ],
+)
+def test_a_url_is_shown_without_its_secrets_however_it_is_spelled(url: str, shown: str) -> None:
+    assert redacted_url(url) == shown

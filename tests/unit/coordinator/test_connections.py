@@ -1,0 +1,65 @@
+"""From settings to connections: what cannot be connected to is said without quoting a secret."""
+
+from __future__ import annotations
+
+import traceback
+from pathlib import Path
+
+import pytest
+
+from firn.coordinator.cli.main import run
+from firn.coordinator.config import Settings, WarehouseSettings, load_settings
+from firn.coordinator.connections import connect_files, connect_streams
+from firn.model.errors import Misconfigured
+
+CANARY = "canary-51c0"
+MISTAKES = [
+    "redis://firn:{canary}/1@127.0.0.1:6379/0",
+    "redis://firn:1/{canary}@127.0.0.1:6379/0",
+    "redis://firn:#{canary}@127.0.0.1:6379/0",
+    "redis://firn:\u2100{canary}@127.0.0.1:6379/0",
+    "redis://firn:{canary}",
+    "redis://127.0.0.1:1/0?pasword={canary}",
+    "redis:/{canary}",
+]
+"""Passwords that are not percent-encoded, and other slips."""
+
+
+@pytest.mark.parametrize("url", MISTAKES)
+def test_a_redis_url_with_a_mistake_is_not_quoted(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FIRN_REDIS_URL", url.format(canary=CANARY))
+    monkeypatch.chdir(tmp_path)
+    try:
+        connect_streams(load_settings())
+    except Misconfigured as error:
+        said = "".join(traceback.format_exception(error))
+        assert "redis.url" in said
+        assert CANARY not in said
+    else:  # it is an address, though not the one that was meant
+        assert url.startswith(("redis://firn:1/", "redis://firn:#"))
+
+
+@pytest.mark.parametrize("url", MISTAKES)
+def test_settings_with_a_mistake_in_a_url_are_shown_without_it(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FIRN_REDIS_URL", url.format(canary=CANARY))
+    monkeypatch.chdir(tmp_path)
+    run(["--debug", "config", "show"])
+    said = capsys.readouterr()
+    assert said.out or said.err
+    assert CANARY not in said.out + said.err
+
+
+def test_options_of_a_store_are_taken_as_they_are_documented() -> None:
+    """In the spelling of settings, and those about HTTP among the others: the store is made when it is first used."""
+    options = {
+        "region": "us-east-1", "endpoint": "http://127.0.0.1:9", "allow-http": "true", "connect-timeout": "100ms",
+        "timeout": "100ms", "access-key-id": "id", "secret-access-key": CANARY,
+    }  # fmt: skip
+    warehouse = WarehouseSettings(location="s3://bucket/warehouse", options={"s3": options})
+    files = connect_files(Settings(warehouse=warehouse))
+    with pytest.raises(Exception, match=r"127\.0\.0\.1") as failed:
+        files.read("s3://bucket/warehouse/x", bytes_max=1)
+    assert not isinstance(failed.value, Misconfigured)
+    assert CANARY not in str(failed.value)
