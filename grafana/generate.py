@@ -103,6 +103,8 @@ def fleet() -> Dashboard:
                         ("table", "table"),
                         ("trouble", "trouble"),
                         ("instance", "daemon"),
+                        value=None,
+                        width=24,
                         about="At most twenty a daemon. Its page `/tables` says what is wrong with each.",
                     ),
                 ),
