@@ -29,7 +29,6 @@ from firn.model.limits import Limits
 from firn.model.manifest import ManifestFile
 from firn.model.outcome import Outcome
 from firn.storage.journal import pack_segment
-from firn.storage.metadata_files import digest_of_bytes
 from firn.storage.packed_entries import PackedEntries
 from firn.storage.pointers import PointerChange, PointerCheck
 
@@ -147,8 +146,9 @@ def part_of(
     files, manifests = encode_snapshots(working, plan.written)
     files += working.drafted_files.items()
     files.append((segment.location, pack_segment(segment)))
-    put = new_metadata_file(state, working, moved=moved, segment=segment)
-    digest = None if put is None else digest_of_bytes(put[1])
+    metadata_file = new_metadata_file(state, working, moved=moved, segment=segment)
+    digest = None if metadata_file is None else metadata_file.digest
+    put = None if metadata_file is None else (metadata_file.location, metadata_file.data)
     if put is not None and working.catalog == "metastore":
         files.append(put)
         put = None

@@ -16,12 +16,28 @@ from firn.model.journal import Segment
 from firn.model.metadata import TableMetadata
 from firn.model.metadata_changes import set_properties, with_metadata_log, without_intermediate_snapshots
 from firn.model.view import ViewMetadata
-from firn.storage.metadata_files import Codec, codec_for, encode_metadata, metastore_name, numbered_name, version_of
+from firn.storage.metadata_files import (
+    Codec,
+    codec_for,
+    digest_of_bytes,
+    encode_with_digest,
+    metastore_name,
+    numbered_name,
+    version_of,
+)
 from firn.storage.pointers import Pointer
 from firn.storage.view_files import encode_view, view_codec_for
 
 WATERMARKS_KEPT = 8
 """Streams (epoch and shard) whose watermark a pointer keeps; pointers stay small."""
+
+
+class MetadataFile(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """A metadata file to be written, with the digest of its bytes."""
+
+    location: str
+    data: bytes
+    digest: str
 
 
 class Moved(msgspec.Struct, frozen=True):
@@ -58,14 +74,13 @@ def _codec(current: TableMetadata | ViewMetadata) -> Codec:
     return view_codec_for(current) if isinstance(current, ViewMetadata) else codec_for(current)
 
 
-def new_metadata_file(
-    state: TableState, working: Working, *, moved: Moved, segment: Segment
-) -> tuple[str, bytes] | None:
-    """Name and bytes of the new metadata file, None where none is written; `working.metadata` becomes its content."""
+def new_metadata_file(state: TableState, working: Working, *, moved: Moved, segment: Segment) -> MetadataFile | None:
+    """The new metadata file, None where none is written; `working.metadata` becomes its content."""
     if working.current is None or moved.new is None or moved.new == moved.base or working.change == "registered":
         return None
     if working.view is not None:
-        return moved.new, encode_view(working.view, codec=view_codec_for(working.view))
+        data = encode_view(working.view, codec=view_codec_for(working.view))
+        return MetadataFile(location=moved.new, data=data, digest=digest_of_bytes(data))
     metadata = working.metadata
     assert metadata is not None
     if working.catalog == "file-system":
@@ -78,7 +93,8 @@ def new_metadata_file(
             previous_updated_ms=state.metadata.last_updated_ms,
         )
     working.metadata = metadata
-    return moved.new, encode_metadata(metadata, codec=codec_for(metadata))
+    data, digest = encode_with_digest(metadata, codec=codec_for(metadata))
+    return MetadataFile(location=moved.new, data=data, digest=digest)
 
 
 def moved_pointer(

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 
 import msgspec
 
-from firn.coordinator.replay.draft import DraftManifest, ManifestRef
+from firn.coordinator.replay.draft import DraftManifest, DraftSnapshot, ManifestRef
 from firn.coordinator.replay.working import Working
 from firn.model.manifest import ManifestFile
 from firn.model.metadata import TableMetadata
-from firn.storage.manifest_lists import assign_sequence_numbers, encode_manifest_list
+from firn.storage.listed_manifests import ListedManifests, listed
+from firn.storage.manifest_lists import assign_sequence_numbers, manifest_list_of
 from firn.storage.manifests import EncodedManifest, encode_manifest, manifest_file
 from firn.storage.packed_entries import PackedEntries
 
@@ -29,13 +30,18 @@ def encode_snapshots(
     done: dict[str, ManifestFile] = {}
     packed: dict[str, PackedEntries] = {}
     renamed: dict[str, str] = {}
+    lists = {head.base_snapshot_id: head.listed for head in working.heads.values()}
     for draft_snapshot in working.snapshots:
-        for reference in draft_snapshot.manifests:
+        snapshot, version = draft_snapshot.snapshot, draft_snapshot.format_version
+        before = lists.get(snapshot.parent_snapshot_id)
+        unchanged = _unchanged(draft_snapshot, before)
+        changed = draft_snapshot.manifests[: len(draft_snapshot.manifests) - len(unchanged)]
+        for reference in changed:
             if isinstance(reference, ManifestFile) or reference.location in done:
                 continue
             kept = None if reference.reuse_key is None else written.get(reference.reuse_key)
             if kept is None:
-                encoded = _encode(reference, metadata, format_version=draft_snapshot.format_version)
+                encoded = _encode(reference, metadata, format_version=version)
                 kept = manifest_file(encoded, reference.location)
                 files.append((reference.location, encoded.data))
                 packed[reference.location] = encoded.packed
@@ -45,21 +51,21 @@ def encode_snapshots(
                 renamed[reference.location] = kept.manifest_path
             done[reference.location] = kept
         manifests = assign_sequence_numbers(
-            (_resolved(reference, done) for reference in draft_snapshot.manifests),
-            snapshot_id=draft_snapshot.snapshot.snapshot_id,
-            sequence_number=draft_snapshot.snapshot.sequence_number,
+            (_resolved(reference, done) for reference in changed),
+            snapshot_id=snapshot.snapshot_id,
+            sequence_number=snapshot.sequence_number,
         )
         if draft_snapshot.first_row_id is not None:
-            pairs = zip(draft_snapshot.manifests, manifests, strict=True)
+            pairs = zip(changed, manifests, strict=True)
             manifests = tuple([_with_row_ids(reference, manifest, working) for reference, manifest in pairs])
-        for reference, manifest in zip(draft_snapshot.manifests, manifests, strict=True):
+        for reference, manifest in zip(changed, manifests, strict=True):
             if isinstance(reference, DraftManifest):
                 done[reference.location] = manifest
-        snapshot = draft_snapshot.snapshot
         assert snapshot.manifest_list is not None
-        data = encode_manifest_list(
-            manifests,
-            format_version=draft_snapshot.format_version,
+        now = lists[snapshot.snapshot_id] = listed((*manifests, *unchanged), format_version=version, before=before)
+        data = manifest_list_of(
+            now.blocks,
+            format_version=version,
             snapshot_id=snapshot.snapshot_id,
             parent_snapshot_id=snapshot.parent_snapshot_id,
             sequence_number=snapshot.sequence_number,
@@ -67,10 +73,21 @@ def encode_snapshots(
         )
         files.append((snapshot.manifest_list, data))
     for head in working.heads.values():
-        head.manifests = tuple(_resolved(reference, done) for reference in head.manifests)
+        last = lists.get(head.snapshot_id)
+        if last is not None and head.snapshot_id != head.base_snapshot_id:
+            head.manifests, head.listed = last.manifests, last
         if renamed:
             head.live.rename_manifests(renamed)
     return files, tuple(packed.items())
+
+
+def _unchanged(draft: DraftSnapshot, before: ListedManifests | None) -> tuple[ManifestFile, ...]:
+    """The manifests at the end of a draft's list that were written at the end of the one before: nothing is to be done
+    for these.
+    """
+    if before is None or before.format_version != draft.format_version:
+        return ()
+    return before.manifests[len(before.manifests) - before.shared_by(draft.manifests) :]
 
 
 def _with_row_ids(reference: ManifestRef, manifest: ManifestFile, working: Working) -> ManifestFile:

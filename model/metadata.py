@@ -66,7 +66,7 @@ class TableMetadata(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def _snapshots(self) -> dict[int, Snapshot]:
-        return {snapshot.snapshot_id: snapshot for snapshot in self.snapshots}
+        return _by_id(self.snapshots)
 
     def schema_by_id(self, schema_id: int) -> Schema | None:
         """The schema with that id, None when the table has none such."""
@@ -117,3 +117,29 @@ class TableMetadata(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def next_sequence_number(self) -> int:
         """What the next snapshot must carry; v1 tables have none and use 0."""
         return self.last_sequence_number + 1 if self.format_version > 1 else 0
+
+
+MANY_SNAPSHOTS: Final = 256
+TABLES_INDEXED_MAX: Final = 16
+
+_indexed: Final[list[tuple[tuple[Snapshot, ...], dict[int, Snapshot]]]] = []
+"""Long histories by id, the one asked for last at the end: a commit makes several values with the same snapshots."""
+
+
+def _by_id(snapshots: tuple[Snapshot, ...]) -> dict[int, Snapshot]:
+    """Snapshots by id; those of a long history that is known, or known but for the last of it, are not counted anew."""
+    if len(snapshots) < MANY_SNAPSHOTS:
+        return {snapshot.snapshot_id: snapshot for snapshot in snapshots}
+    for known, index in reversed(_indexed):
+        if known is snapshots:
+            return index
+        if len(known) == len(snapshots) - 1 and known[0] is snapshots[0] and known == snapshots[:-1]:
+            last = snapshots[-1]
+            return _remembered(snapshots, {**index, last.snapshot_id: last})
+    return _remembered(snapshots, {snapshot.snapshot_id: snapshot for snapshot in snapshots})
+
+
+def _remembered(snapshots: tuple[Snapshot, ...], index: dict[int, Snapshot]) -> dict[int, Snapshot]:
+    _indexed.append((snapshots, index))
+    del _indexed[:-TABLES_INDEXED_MAX]
+    return index

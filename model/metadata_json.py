@@ -281,20 +281,33 @@ def _objects(members: dict[str, Any], key: str, where: str) -> tuple[dict[str, A
 
 
 def metadata_to_json(metadata: TableMetadata) -> dict[str, Any]:
-    """The JSON object of a metadata file, in Java's order of members."""
+    """The JSON object of a metadata file: what stays as it is from commit to commit first, then in Java's order."""
     version = metadata.format_version
-    snapshots = [snapshot_to_json(snapshot, format_version=version) for snapshot in metadata.snapshots]
-    return metadata_members(metadata, snapshots=snapshots)
+    return {
+        **identifying_members(metadata),
+        "snapshots": [snapshot_to_json(snapshot, format_version=version) for snapshot in metadata.snapshots],
+        **changing_members(
+            metadata,
+            schemas=[schema_to_json(schema) for schema in metadata.schemas],
+            snapshot_log=[
+                {_LOG_TIMES: entry.timestamp_ms, "snapshot-id": entry.snapshot_id} for entry in metadata.snapshot_log
+            ],
+        ),
+    }
 
 
-def metadata_members(
-    metadata: TableMetadata, *, snapshots: list[Any], schemas: list[Any] | None = None
-) -> dict[str, Any]:
-    """As `metadata_to_json`, with the given lists for ``snapshots`` and ``schemas``, which may be encoded before."""
-    version = metadata.format_version
-    out: dict[str, Any] = {"format-version": version}
+def identifying_members(metadata: TableMetadata) -> dict[str, Any]:
+    """The members before ``snapshots``."""
+    out: dict[str, Any] = {"format-version": metadata.format_version}
     put(out, [("table-uuid", metadata.table_uuid or None)])
     out["location"] = metadata.location
+    return out
+
+
+def changing_members(metadata: TableMetadata, *, schemas: Any, snapshot_log: Any) -> dict[str, Any]:
+    """The members behind ``snapshots``, with the given values for two that may be encoded already."""
+    version = metadata.format_version
+    out: dict[str, Any] = {}
     if version > 1:
         out["last-sequence-number"] = metadata.last_sequence_number
     out["last-updated-ms"] = metadata.last_updated_ms
@@ -302,7 +315,7 @@ def metadata_members(
     if version == 1:
         out["schema"] = schema_to_json(metadata.current_schema)
     out["current-schema-id"] = metadata.current_schema_id
-    out["schemas"] = [schema_to_json(schema) for schema in metadata.schemas] if schemas is None else schemas
+    out["schemas"] = schemas
     if version == 1:
         out["partition-spec"] = spec_fields_to_json(metadata.default_spec)
     out["default-spec-id"] = metadata.default_spec_id
@@ -318,12 +331,9 @@ def metadata_members(
         if metadata.encryption_keys:
             out["encryption-keys"] = list(metadata.encryption_keys)
     out["refs"] = {name: ref_to_json(ref) for name, ref in metadata.refs.items()}
-    out["snapshots"] = snapshots
     out["statistics"] = list(metadata.statistics)
     out["partition-statistics"] = list(metadata.partition_statistics)
-    out["snapshot-log"] = [
-        {_LOG_TIMES: entry.timestamp_ms, "snapshot-id": entry.snapshot_id} for entry in metadata.snapshot_log
-    ]
+    out["snapshot-log"] = snapshot_log
     out["metadata-log"] = [
         {_LOG_TIMES: entry.timestamp_ms, "metadata-file": entry.metadata_file} for entry in metadata.metadata_log
     ]

@@ -26,6 +26,9 @@ from firn.storage.avro_numbers import encode_long
 from firn.storage.avro_schema import AvroType
 from firn.storage.manifest_schema import FORMAT_VERSIONS, manifest_list_schema
 
+Block = tuple[int, bytes]
+"""How many records, and their bytes compressed."""
+
 LIST_LIMITS: Final = AvroLimits(records_max=1_000_000)
 """How much a manifest list may hold; its records are manifests."""
 
@@ -125,6 +128,32 @@ def encode_manifest_list(
     Unassigned sequence numbers become `sequence_number`; first row ids must have been assigned. Raises InvalidInput
     for rows that the version does not allow.
     """
+    numbered = assign_sequence_numbers(manifests, snapshot_id=snapshot_id, sequence_number=sequence_number)
+    records = (
+        [list_record(manifest, format_version) for manifest in numbered] if format_version in FORMAT_VERSIONS else []
+    )
+    return manifest_list_of(
+        [(len(records), compress(b"".join(records), codec=codec))] if records else [],
+        format_version=format_version,
+        snapshot_id=snapshot_id,
+        parent_snapshot_id=parent_snapshot_id,
+        sequence_number=sequence_number,
+        first_row_id=first_row_id,
+        codec=codec,
+    )
+
+
+def manifest_list_of(
+    blocks: Sequence[Block],
+    *,
+    format_version: int,
+    snapshot_id: int,
+    parent_snapshot_id: int | None,
+    sequence_number: int,
+    first_row_id: int | None = None,
+    codec: Codec = "deflate",
+) -> bytes:
+    """As `encode_manifest_list`, of records that are encoded and compressed."""
     if format_version not in FORMAT_VERSIONS:
         raise Unsupported(f"format version {format_version}", where="format-version")
     if (first_row_id is not None) != (format_version == 3):
@@ -138,14 +167,10 @@ def encode_manifest_list(
     if first_row_id is not None:
         header["first-row-id"] = str(first_row_id)
     header["format-version"] = str(format_version)
-    numbered = assign_sequence_numbers(manifests, snapshot_id=snapshot_id, sequence_number=sequence_number)
-    text = manifest_list_schema(format_version)
-    records = [_record(manifest, format_version) for manifest in numbered]
-    blocks = [(len(records), compress(b"".join(records), codec=codec))] if records else []
-    return write_avro(text, blocks, metadata=header, codec=codec)
+    return write_avro(manifest_list_schema(format_version), blocks, metadata=header, codec=codec)
 
 
-def _record(manifest: ManifestFile, format_version: int) -> bytes:
+def list_record(manifest: ManifestFile, format_version: int) -> bytes:
     """The Avro record of a manifest: encoded once, however many lists have it."""
     cached: dict[int, bytes] = manifest.__dict__.setdefault("list_records", {})
     record = cached.get(format_version)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import re
+import threading
 import zlib
-from typing import Final, Literal
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, Final, Literal
 
 import msgspec
 from isal import igzip
 
 from firn.model.errors import CorruptFile, InvalidInput
 from firn.model.metadata import TableMetadata
-from firn.model.metadata_json import METADATA_BYTES_MAX, metadata_from_json, metadata_members
+from firn.model.metadata_json import METADATA_BYTES_MAX, changing_members, identifying_members, metadata_from_json
 from firn.model.schema import Schema, schema_to_json
 from firn.model.table_properties import METADATA_COMPRESSION
 
@@ -23,6 +26,10 @@ GZIP_LEVEL: Final = 1
 
 SCHEMAS_KEPT_MAX: Final = 1_000
 """Tables whose schemas' texts are kept."""
+
+DIGEST_BYTES: Final = 8
+TEXTS_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Bytes of tables' snapshots and logs that are kept encoded, of all tables."""
 
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 _CHUNK_BYTES: Final = 1024 * 1024
@@ -115,18 +122,73 @@ def _gunzip(data: bytes, *, location: str, bytes_max: int) -> bytes:
 
 def digest_of_bytes(data: bytes) -> str:
     """64 bits in hexadecimal: enough to notice damage, not to keep off an attacker."""
-    return hashlib.blake2b(data, digest_size=8).hexdigest()
+    return hashlib.blake2b(data, digest_size=DIGEST_BYTES).hexdigest()
 
 
 def encode_metadata(metadata: TableMetadata, *, codec: Codec = "none") -> bytes:
     """The bytes of a metadata file. The codec must be the one that the file's name says."""
+    return encode_with_digest(metadata, codec=codec)[0]
+
+
+def encode_with_digest(metadata: TableMetadata, *, codec: Codec = "none") -> tuple[bytes, str]:
+    """The bytes of a metadata file and their digest.
+
+    What its commits append to a table's metadata is encoded and digested once, as long as nothing is taken away.
+    """
     is_v1 = metadata.format_version == 1
-    snapshots = [snapshot.encoded_v1 if is_v1 else snapshot.encoded for snapshot in metadata.snapshots]
-    members = metadata_members(metadata, snapshots=snapshots, schemas=_encoded_schemas(metadata.schemas))
-    # As structs, of which there are many, these take a tenth of the time.
-    members |= {"snapshot-log": metadata.snapshot_log, "metadata-log": metadata.metadata_log}
-    members |= metadata.extra
-    return compressed(msgspec.json.encode(members), codec=codec)
+    start = msgspec.json.encode(identifying_members(metadata))[:-1] + b',"snapshots":['
+    texts = _grown(start, metadata.snapshots, lambda one: one.encoded_v1 if is_v1 else one.encoded)
+    log = _grown(start + b"log", metadata.snapshot_log, msgspec.json.encode)
+    rest = (
+        b"],"
+        + msgspec.json.encode(
+            changing_members(
+                metadata,
+                schemas=_encoded_schemas(metadata.schemas),
+                snapshot_log=msgspec.Raw(b"[" + log.text + b"]"),
+            )
+        )[1:]
+    )
+    data = b"".join((start, texts.text, rest))
+    if codec != "none":
+        data = compressed(data, codec=codec)
+        return data, digest_of_bytes(data)
+    digest = texts.digest.copy()
+    digest.update(rest)
+    return data, digest.hexdigest()
+
+
+class _Grown(msgspec.Struct, frozen=True, eq=False):
+    """The JSON texts of a tuple's items with commas between them, and the digest of what begins with them."""
+
+    items: tuple[Any, ...]
+    text: bytes
+    digest: Any
+
+
+_grown_last: Final[OrderedDict[bytes, _Grown]] = OrderedDict()
+_grown_lock: Final = threading.Lock()
+
+
+def _grown(start: bytes, items: tuple[Any, ...], encoded: Callable[[Any], Any]) -> _Grown:
+    """The texts of `items`, from those of the tuple that had the same `start` before, if that had the first of them."""
+    with _grown_lock:
+        before = _grown_last.pop(start, None)
+    if before is None or not before.items or items[: len(before.items)] != before.items:
+        before = _Grown((), b"", hashlib.blake2b(start, digest_size=DIGEST_BYTES))
+    more = b",".join([bytes(encoded(item)) for item in items[len(before.items) :]])
+    if before.items and more:
+        more = b"," + more
+    digest = before.digest
+    if more:
+        digest = digest.copy()
+        digest.update(more)
+    grown = _Grown(items, before.text + more, digest)
+    with _grown_lock:
+        _grown_last[start] = grown
+        while len(_grown_last) > 1 and sum(len(one.text) for one in _grown_last.values()) > TEXTS_BYTES_MAX:
+            _grown_last.popitem(last=False)
+    return grown
 
 
 _schemas_encoded: Final[dict[int, tuple[tuple[Schema, ...], list[msgspec.Raw]]]] = {}

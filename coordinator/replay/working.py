@@ -34,6 +34,7 @@ from firn.model.snapshot_summary import SummaryBuilder
 from firn.model.table_properties import SUMMARY_PARTITION_LIMIT
 from firn.model.view import ViewMetadata
 from firn.storage.file_system_tables import FileSystemTables
+from firn.storage.listed_manifests import ListedManifests
 from firn.storage.manifest_lists import assign_first_row_ids
 
 Catalog = Literal["metastore", "file-system"]
@@ -47,7 +48,7 @@ SUMMARY_BATCH: Final = "firn.batch-id"
 class Head:
     """What a branch points at: manifests in list order, its live data files, and once asked for its live deletes."""
 
-    __slots__ = ("base_snapshot_id", "deletes", "live", "manifests", "snapshot_id")
+    __slots__ = ("base_snapshot_id", "deletes", "listed", "live", "manifests", "snapshot_id")
 
     def __init__(self, *, snapshot_id: int | None, manifests: tuple[ManifestRef, ...], live: LiveFiles) -> None:
         self.base_snapshot_id = snapshot_id
@@ -55,12 +56,24 @@ class Head:
         self.manifests = manifests
         self.live = live
         self.deletes: LiveDeletes | None = None
+        self.listed: ListedManifests | None = None
+        """The last list that was written here with most of the manifests, if one was."""
 
     def branch_off(self) -> Head:
         """A view of this that a replay can change without changing this."""
         head = Head(snapshot_id=self.snapshot_id, manifests=self.manifests, live=self.live.branch_off())
         head.deletes = None if self.deletes is None else self.deletes.branch_off()
+        head.listed = self.listed
         return head
+
+    def split(
+        self, manifests: tuple[ManifestRef, ...], *, format_version: int
+    ) -> tuple[tuple[ManifestRef, ...], tuple[ManifestRef, ...]]:
+        """Some manifests, and those behind them of which the last list says all that a new one would."""
+        last = self.listed
+        known = last is not None and last.all_live and last.format_version == format_version
+        at = len(manifests) - (last.shared_by(manifests) if last is not None and known else 0)
+        return manifests[:at], manifests[at:]
 
 
 class TableReader(Protocol):
@@ -326,9 +339,11 @@ class Working:
         metadata = self.metadata
         assert metadata is not None
         head = self.head(branch)
-        kept = tuple(m for m in manifests if _has_something_to_say(m, snapshot_id=snapshot_id))
+        changed, unchanged = head.split(tuple(manifests), format_version=metadata.format_version)
+        changed = tuple(m for m in changed if _has_something_to_say(m, snapshot_id=snapshot_id))
         parent = None if head.snapshot_id is None else metadata.snapshot_by_id(head.snapshot_id)
-        kept, first_row_id, added_rows = self._assign_row_ids(kept)
+        changed, first_row_id, added_rows = self._assign_row_ids(changed)
+        kept = (*changed, *unchanged)
         snapshot = Snapshot(
             snapshot_id=snapshot_id,
             parent_snapshot_id=head.snapshot_id,

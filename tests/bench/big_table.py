@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -32,7 +32,7 @@ FIRST_MS = 1_767_225_600_000
 """2026-01-01: when the first snapshot was made, a second before the next."""
 
 
-def write_big_table(location: Path, *, files: int) -> str:
+def write_big_table(location: Path, *, files: int, properties: Mapping[str, str] | None = None) -> str:
     """Write the table into a folder that is not there yet; the location of its metadata file."""
     (location / "metadata").mkdir(parents=True)
     metadata = new_table_metadata(
@@ -57,6 +57,7 @@ def write_big_table(location: Path, *, files: int) -> str:
     Path(head.manifest_list).write_bytes(listed)
     grown = msgspec.structs.replace(
         metadata,
+        properties={**metadata.properties, **(properties or {})},
         snapshots=snapshots,
         snapshot_log=tuple(SnapshotLogEntry(timestamp_ms=s.timestamp_ms, snapshot_id=s.snapshot_id) for s in snapshots),
         current_snapshot_id=head.snapshot_id,

@@ -7,6 +7,7 @@ import time
 
 from firn.coordinator.client import Client
 from firn.model.outcome import Committed
+from firn.model.table_properties import MANIFEST_MERGE_ENABLED
 from tests.bench.big_table import FILES_PER_MANIFEST, write_big_table
 from tests.bench.data_files import content_file, make_facts
 from tests.bench.deployment import deployment
@@ -26,13 +27,16 @@ COLD_S_MAX = 600
 def cost_growth(options: Options) -> list[Measurement]:
     """Commits on both tables in turns, the median of all rounds but the first; and the first commit on the large one.
 
-    The empty table has as many snapshots as it was given commits.
+    The empty table has as many snapshots as it was given commits. The large one does not merge manifests: it would soon
+    have a hundredth of them.
     """
     files = options.files * TIMES_FILES
     with deployment() as firn, firn.client() as client:
         empty = firn.create_table(EMPTY).location
         big = f"{empty.removesuffix('/empty')}/big"
-        metadata = write_big_table(firn.folder / "warehouse" / "bench" / "big", files=files)
+        metadata = write_big_table(
+            firn.folder / "warehouse" / "bench" / "big", files=files, properties={MANIFEST_MERGE_ENABLED.name: "false"}
+        )
         registered = client.register_table(BIG, metadata_location=metadata).result(COLD_S_MAX)
         assert isinstance(registered, Committed), registered
         rng = random.Random(BIG)

@@ -9,7 +9,7 @@ from firn.model.partitioning import partition_type
 from firn.storage.avro import decode_block, encode_block
 from firn.storage.avro_numbers import LONGS, encode_long, encode_longs
 from firn.storage.avro_schema import compile_schema
-from firn.storage.manifest_lists import _record
+from firn.storage.manifest_lists import list_record
 from firn.storage.manifest_schema import manifest_list_schema, manifest_schema
 from firn.storage.packed_entries import block_content, pack
 from tests.strategies.manifests import LONGS as ANY_LONG
@@ -47,7 +47,7 @@ def test_records_of_manifest_lists_are_what_the_general_encoder_writes(version, 
     expected = encode_block(
         compile_schema(manifest_list_schema(version)), [list_row(manifest, version) for manifest in manifests]
     )
-    assert b"".join(_record(manifest, version) for manifest in manifests) == expected
+    assert b"".join(list_record(manifest, version) for manifest in manifests) == expected
 
 
 def _zigzag(number):

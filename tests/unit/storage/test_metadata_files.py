@@ -7,17 +7,23 @@ import json
 import zlib
 
 import pytest
+from msgspec.structs import replace
 
 from firn.model.errors import CorruptFile, InvalidInput, InvalidMetadata
 from firn.model.metadata_changes import set_properties
 from firn.model.metadata_json import metadata_to_json
+from firn.model.snapshot import Snapshot, SnapshotLogEntry
 from firn.storage.metadata_files import (
     codec_for,
     codec_of,
     decode_metadata,
+    decompressed,
+    digest_of_bytes,
     encode_metadata,
+    encode_with_digest,
     metastore_name,
     numbered_name,
+    suffix,
     version_of,
 )
 from tests.strategies.metadata import START_MS, appended, table
@@ -136,3 +142,35 @@ def test_the_table_chooses_the_codec():
     assert codec_for(TABLE) == "none"
     chosen = set_properties(TABLE, {"write.metadata.compression-codec": "GZIP"}, now_ms=START_MS)
     assert codec_for(chosen) == "gzip"
+
+
+def grown(count, *, first=1, name="s"):
+    """A table with so many snapshots, the first of which has the number `first`."""
+    snapshots = tuple(
+        Snapshot(
+            snapshot_id=n,
+            sequence_number=n,
+            timestamp_ms=n,
+            manifest_list=f"s3://b/t/{name}-{n}.avro",
+            summary={"operation": "append"},
+        )
+        for n in range(first, first + count)
+    )
+    log = tuple(SnapshotLogEntry(timestamp_ms=s.timestamp_ms, snapshot_id=s.snapshot_id) for s in snapshots)
+    return replace(TABLE, snapshots=snapshots, snapshot_log=log)
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip"])
+def test_metadata_that_grew_is_what_it_would_be_if_it_were_written_anew(codec):
+    steps = [grown(0), grown(3), grown(4), grown(300), grown(301), grown(3, first=200), grown(4, name="x"), grown(0)]
+    for metadata in [*steps, *reversed(steps), replace(grown(5), format_version=1), grown(6)]:
+        data, digest = encode_with_digest(metadata, codec=codec)
+        assert digest == digest_of_bytes(data)
+        text = decompressed(data, location=f"v1{suffix(codec)}", bytes_max=10**7)
+        assert json.loads(text) == metadata_to_json(metadata)
+
+
+def test_snapshots_of_a_long_history_are_found_however_it_changes():
+    for metadata in (grown(300), grown(301), grown(301), grown(299, first=2), grown(300, name="x"), grown(2)):
+        assert [metadata.snapshot_by_id(s.snapshot_id) for s in metadata.snapshots] == list(metadata.snapshots)
+        assert metadata.snapshot_by_id(metadata.snapshots[-1].snapshot_id + 1) is None

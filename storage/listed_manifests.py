@@ -1,0 +1,96 @@
+"""A manifest list as it was written, for the next one: that has the same manifests, most of the time, and a few before
+them. So what is encoded and compressed of them is kept, in blocks, and a commit pays for what it changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from firn.model.manifest import ManifestFile
+from firn.storage.avro import compress
+from firn.storage.manifest_lists import Block, list_record
+
+BLOCK_MANIFESTS: Final = 128
+"""Manifests in a block that is kept; before them stand fewer than twice as many, which are compressed every time."""
+
+
+class ListedManifests(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """The manifests of one list in its order, which have all their numbers.
+
+    `kept` are blocks of the last of them. `all_live`: no one has only tombstones, which the next list leaves out.
+    """
+
+    format_version: int
+    manifests: tuple[ManifestFile, ...]
+    front: Block | None
+    kept: tuple[Block, ...]
+    all_live: bool
+
+    @property
+    def blocks(self) -> list[Block]:
+        """All of the list."""
+        return [*(() if self.front is None else (self.front,)), *self.kept]
+
+    def shared_by(self, manifests: Sequence[Any]) -> int:
+        """How many manifests at the end of a list are the last ones of this."""
+        own = self.manifests
+        if own and len(manifests) >= len(own) and _same(manifests[len(manifests) - len(own) :], own):
+            return len(own)
+        shared = 0
+        for block in reversed(self.kept):
+            start, end = len(own) - shared - block[0], len(own) - shared
+            at = len(manifests) - shared - block[0]
+            if at < 0 or not _same(manifests[at : at + block[0]], own[start:end]):
+                break
+            shared += block[0]
+        return shared
+
+
+def listed(
+    manifests: tuple[ManifestFile, ...], *, format_version: int, before: ListedManifests | None = None
+) -> ListedManifests:
+    """The list of `manifests`, with what it has in common with the one `before`.
+
+    Raises InvalidInput for rows that the version does not allow.
+    """
+    shared = 0
+    kept: tuple[Block, ...] = ()
+    if before is not None and before.format_version == format_version:
+        shared = before.shared_by(manifests)
+        kept = _last(before.kept, shared)
+    rest = manifests[: len(manifests) - sum(count for count, _ in kept)]
+    more: list[Block] = []
+    while len(rest) >= 2 * BLOCK_MANIFESTS:
+        more.append(_block(rest[-BLOCK_MANIFESTS:], format_version))
+        rest = rest[:-BLOCK_MANIFESTS]
+    known_live = before.all_live if before is not None and shared else False
+    unknown = manifests[: len(manifests) - shared] if known_live else manifests
+    return ListedManifests(
+        format_version=format_version,
+        manifests=manifests,
+        front=_block(rest, format_version) if rest else None,
+        kept=(*reversed(more), *kept),
+        all_live=all(manifest.may_have_live_files for manifest in unknown),
+    )
+
+
+def _last(blocks: tuple[Block, ...], manifests: int) -> tuple[Block, ...]:
+    """The last blocks, as far as they hold no more than so many manifests."""
+    at = len(blocks)
+    while at and blocks[at - 1][0] <= manifests:
+        at -= 1
+        manifests -= blocks[at][0]
+    return blocks[at:]
+
+
+def _block(manifests: Sequence[ManifestFile], format_version: int) -> Block:
+    records = [list_record(manifest, format_version) for manifest in manifests]
+    return len(records), compress(b"".join(records), codec="deflate")
+
+
+def _same(some: Sequence[Any], others: Sequence[Any]) -> bool:
+    """Whether these are the very same objects: a comparison of tuples looks at that first, and ends at a difference."""
+    return some[0] is others[0] and some[-1] is others[-1] and some == others

@@ -1,0 +1,70 @@
+"""A list that is made from the one before is the list that would be made anew."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from firn.storage.listed_manifests import BLOCK_MANIFESTS, listed
+from firn.storage.manifest_lists import decode_manifest_list, manifest_list_of
+from tests.strategies.manifests import manifest
+
+MANY = [manifest(f"s3://b/t/{n}.avro", partitions=None) for n in range(5 * BLOCK_MANIFESTS)]
+SPENT = manifest("s3://b/t/spent.avro", partitions=None, added_files_count=0, deleted_files_count=1)
+
+
+def content_of(one):
+    data = manifest_list_of(
+        one.blocks, format_version=one.format_version, snapshot_id=1, parent_snapshot_id=None, sequence_number=1
+    )
+    return tuple(decode_manifest_list(data, location="l"))
+
+
+@pytest.mark.parametrize("count", [0, 1, BLOCK_MANIFESTS, 2 * BLOCK_MANIFESTS - 1, 2 * BLOCK_MANIFESTS, len(MANY)])
+def test_every_manifest_is_in_the_list_in_its_order(count):
+    one = listed(tuple(MANY[:count]), format_version=2)
+    assert content_of(one) == one.manifests == tuple(MANY[:count])
+
+
+@given(data=st.data())
+def test_whatever_is_added_taken_out_or_changed_the_list_has_what_it_should(data):
+    places = st.integers(0, len(MANY) - 1)
+    now = tuple(MANY[data.draw(places) :])
+    one = listed(now, format_version=2)
+    for step in range(data.draw(st.integers(1, 4))):
+        match data.draw(st.sampled_from(["before", "out", "other", "cut", "spent"])):
+            case "before":
+                more = [manifest(f"m{step}-{n}", partitions=None) for n in range(data.draw(st.integers(1, 300)))]
+                now = (*more, *now)
+            case "out":
+                gone = data.draw(places)
+                now = now[:gone] + now[gone + 1 :]
+            case "other":
+                at = data.draw(places)
+                now = (*now[:at], manifest(f"other-{step}", partitions=None), *now[at + 1 :])
+            case "cut":
+                now = now[: data.draw(places)]
+            case "spent":
+                at = data.draw(places)
+                now = (*now[:at], SPENT, *now[at:])
+        one = listed(now, format_version=2, before=one)
+        assert one.manifests == now
+        assert content_of(one) == now
+        assert one.all_live is (SPENT not in now)
+
+
+def test_what_the_last_list_had_is_not_compressed_again():
+    first = listed(tuple(MANY), format_version=2)
+    second = listed((manifest("new", partitions=None), *MANY), format_version=2, before=first)
+    assert len(first.kept) == 4
+    assert all(mine is yours for mine, yours in zip(second.kept, first.kept, strict=True))
+    assert second.shared_by(second.manifests) == len(MANY) + 1
+    assert first.shared_by(second.manifests) == len(MANY)
+
+
+def test_blocks_are_not_taken_over_into_another_format_version():
+    first = listed(tuple(MANY), format_version=2)
+    numbered = tuple(msgspec.structs.replace(m, first_row_id=n) for n, m in enumerate(MANY))
+    third = listed(numbered, format_version=3, before=first)
+    assert [m.first_row_id for m in third.manifests] == list(range(len(MANY)))
+    assert not any(mine is yours for mine in third.kept for yours in first.kept)
