@@ -70,7 +70,8 @@ class HttpServer:
             await site.start()
         except OSError as error:
             raise Misconfigured(
-                f"http: cannot listen on {self._host}:{self._port}: {error.strerror or error}"
+                f"http: cannot listen on {self._host}:{self._port}: {error.strerror or error} (FIRN_HTTP_PORT or "
+                "http.port says which port; 0 takes a free one)"
             ) from error
         host, port = self._runner.addresses[0][:2]
         return f"http://{host}:{port}"

@@ -116,6 +116,6 @@ async def test_a_port_that_is_taken_is_said(bench):
     async with server:
         port = server.sockets[0].getsockname()[1]
         settings = Settings(warehouse=SETTINGS.warehouse, http=HttpSettings(port=port))
-        with pytest.raises(Misconfigured, match=f"cannot listen on 127.0.0.1:{port}"):
+        with pytest.raises(Misconfigured, match=rf"cannot listen on 127.0.0.1:{port}: .*FIRN_HTTP_PORT"):
             await module._serve(settings, data=None)
     assert bench.open == 0
