@@ -15,6 +15,7 @@ from firn.coordinator.cli.exits import EXIT_NO, EXIT_OK
 from firn.coordinator.cli.output import Column
 from firn.coordinator.cli.reach import Reach, reaching, shards_of
 from firn.coordinator.cli.text import one_line, size_of
+from firn.coordinator.cli.zookeeper_servers import servers_of
 from firn.coordinator.config import is_loopback
 from firn.coordinator.fleet import fleet_of
 from firn.coordinator.version import VERSION
@@ -76,7 +77,12 @@ def _is_local(url: str) -> bool:
 
 async def _servers(reach: Reach) -> list[Finding]:
     findings: list[Finding] = []
-    for name, check in (("Redis", _redis), ("ZooKeeper", _zookeeper), ("daemons", _daemons)):
+    for name, check in (
+        ("Redis", _redis),
+        ("ZooKeeper servers", _ensemble),
+        ("ZooKeeper", _zookeeper),
+        ("daemons", _daemons),
+    ):
         try:
             findings += await check(reach)
         except (FirnError, OSError) as error:
@@ -106,6 +112,24 @@ def _skew(check: str, skew_s: float) -> Finding:
         check=check, state="bad", found=f"{skew_s:.1f} s apart: intents may be refused as too old, or from the future",
         do="run NTP on both machines",
     )  # fmt: skip
+
+
+async def _ensemble(reach: Reach) -> list[Finding]:
+    """Each server by itself: one that is gone is not missed until the next one goes."""
+    servers = await servers_of(reach.settings.zookeeper.hosts, tls=reach.settings.zookeeper.tls)
+    serving = [server for server in servers if server.mode is not None]
+    findings = [
+        Finding(
+            check="ZooKeeper servers", state="warning", found=f"{server.address}: {server.trouble}",
+            do="start it, its log says why it ended: without more than half nothing is committed",
+        )
+        for server in servers if server.mode is None
+    ]  # fmt: skip
+    if serving:
+        modes = ", ".join(f"{server.address} {server.mode}" for server in serving)
+        found = f"{len(serving)} of {len(servers)}: {modes}"
+        findings.append(Finding(check="ZooKeeper servers", state="good", found=found))
+    return findings
 
 
 async def _zookeeper(reach: Reach) -> list[Finding]:
