@@ -70,7 +70,7 @@ def resume(reach: Reach, *, tables: tuple[str, ...], by: str) -> int:
         if was is None:
             reach.output.say(f"{shown(table)} was not paused")
         else:
-            reach.output.say(f"resumed {shown(table)}, which {pause_text(was)}")
+            reach.output.say(f"resumed {shown(table)}, which was {pause_text(was)}")
     return EXIT_OK
 
 
@@ -111,9 +111,9 @@ def drain_command(reach: Reach, *, table: str, reason: str, by: str, timeout: fl
 
 
 def pause_text(pause: Pause) -> str:
-    """``was paused 4 min 2 s ago by ann@host: moving the bucket``."""
+    """``paused 4 min 2 s ago by ann@host: moving the bucket``."""
     ago = span_of(max(0, now_ms() - pause.since_ms))
-    return one_line(f"was paused {ago} ago by {pause.by}: {pause.reason}")
+    return one_line(f"paused {ago} ago by {pause.by}: {pause.reason}")
 
 
 def _say_paused(reach: Reach, one: Paused) -> None:
@@ -169,7 +169,7 @@ async def _drained(reach: Reach, table: str, *, timeout_s: float, progress: Call
     async with reach.session() as session:
         found = await Pauses(session).of(table)
     if found is not None:
-        raise InvalidInput(f"{pause_text(found)}: nothing is decided before firn resume {table}", where=table)
+        raise InvalidInput(f"was {pause_text(found)}: nothing is decided before firn resume {table}", where=table)
     async with reach.streams() as streams:
         shard = shard_of(table, shards=await shards_of(streams))
         return await drain(streams, table, shard=shard, timeout_s=timeout_s, progress=progress)
