@@ -77,6 +77,13 @@ class ChoiceProperty(msgspec.Struct, frozen=True):
             )
         return text.lower()
 
+    def sane(self, properties: Mapping[str, str]) -> str:
+        """The word, or the default where another writer stored what is none: of settings that no commit needs."""
+        try:
+            return self.of(properties)
+        except InvalidMetadata:
+            return self.default
+
 
 class TextProperty(msgspec.Struct, frozen=True):
     """Free text, absent by default."""
@@ -140,6 +147,21 @@ EXPIRE_ON_COMMIT: Final = BoolProperty("firn.expire-on-commit", default=True)
 SNAPSHOTS_MAX: Final = IntProperty("firn.snapshots-max", 1_000, 0, _INT_MAX)
 """Snapshots of a branch that a busy table keeps, whatever their age; 0 for as many as there are."""
 
+MAINTAIN: Final = BoolProperty("firn.maintain.enabled", default=True)
+MAINTAIN_MANIFESTS_MIN: Final = IntProperty("firn.maintain.manifests-min", 20, 2, _INT_MAX)
+"""Manifests that are small or overlap in their partitions, from which on they are rewritten."""
+MAINTAIN_SNAPSHOTS_MIN: Final = IntProperty("firn.maintain.snapshots-min", 1, 1, _INT_MAX)
+"""Snapshots that may expire, or that have expired and left their files, from which on it is done."""
+MAINTAIN_STATISTICS: Final = ChoiceProperty("firn.maintain.statistics", "partitions", ("none", "partitions", "all"))
+"""Which statistics are kept up to date: of partitions, or of distinct values (which takes Spark), too."""
+MAINTAIN_STATISTICS_SNAPSHOTS: Final = IntProperty("firn.maintain.statistics-snapshots", 100, 1, _INT_MAX)
+"""Snapshots after which statistics are stale."""
+MAINTAIN_ORPHANS_EVERY_HOURS: Final = IntProperty("firn.maintain.orphans-every-hours", 168, 0, 1_000_000)
+"""Hours from one search for orphans to the next; 0 for no search."""
+MAINTAIN_ORPHANS_AGE_HOURS: Final = IntProperty("firn.maintain.orphans-older-than-hours", 72, 24, 1_000_000)
+MAINTAIN_ORPHANS_SEARCHED_MS: Final = IntProperty("firn.maintain.orphans-searched-ms", 0)
+"""When orphans were last searched for; set by whoever did it."""
+
 SPLIT_SIZE_BYTES: Final = IntProperty("read.split.target-size", 128 * 1024 * 1024, 1)
 
 ENCRYPTION_KEY_ID: Final = TextProperty("encryption.key-id")
@@ -150,7 +172,9 @@ CHECKED: Final[tuple[IntProperty | ChoiceProperty, ...]] = (
     COMMIT_RETRY_MAX_WAIT_MS, COMMIT_RETRY_TOTAL_MS, METADATA_COMPRESSION, METADATA_PREVIOUS_VERSIONS_MAX,
     SUMMARY_PARTITION_LIMIT, METRICS_INFERRED_COLUMNS_MAX, FILE_FORMAT, TARGET_FILE_SIZE_BYTES,
     DELETE_TARGET_FILE_SIZE_BYTES, EXPIRE_SNAPSHOT_AGE_MS, EXPIRE_SNAPSHOTS_MIN, EXPIRE_REF_AGE_MS, SPLIT_SIZE_BYTES,
-    SNAPSHOTS_MAX, MAX_SWAPS_PER_SECOND,
+    SNAPSHOTS_MAX, MAX_SWAPS_PER_SECOND, MAINTAIN_MANIFESTS_MIN, MAINTAIN_SNAPSHOTS_MIN, MAINTAIN_STATISTICS,
+    MAINTAIN_STATISTICS_SNAPSHOTS, MAINTAIN_ORPHANS_EVERY_HOURS, MAINTAIN_ORPHANS_AGE_HOURS,
+    MAINTAIN_ORPHANS_SEARCHED_MS,
 )  # fmt: skip
 
 

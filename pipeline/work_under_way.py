@@ -53,7 +53,7 @@ def work_under_way(upkeep: Upkeep, table: str) -> WorkUnderWay:
 
 async def _collect_undecided(streams: IntentStreams, named: set[str], manifests: dict[str, ManifestFile]) -> None:
     """What all entries name whose outcome has not been told."""
-    for shard in range(await _shards(streams)):
+    for shard in range(await shards_of_streams(streams)):
         after = FIRST_ID
         while page := await streams.standing(shard, after=after, count=PAGE):
             for one in page:
@@ -62,7 +62,8 @@ async def _collect_undecided(streams: IntentStreams, named: set[str], manifests:
             after = page[-1].entry_id
 
 
-async def _shards(streams: IntentStreams) -> int:
+async def shards_of_streams(streams: IntentStreams) -> int:
+    """How many intent streams there are, as the daemons say; the usual number when none has said."""
     told = await streams.settings()
     if told is None:
         return SHARDS_DEFAULT

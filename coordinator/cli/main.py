@@ -47,6 +47,9 @@ COMMANDS: Final = {
     "report": LazyCommand(
         f"{_PIPELINE}.report", "report", "Journals as a table for SQL, and what conflicts were about.", extra="spark"
     ),
+    "maintain": LazyCommand(
+        f"{_PIPELINE}.maintain", "maintain_group", "What tables need, and doing it: plan, run.", extra="spark"
+    ),
     "spark": LazyCommand(
         f"{_PIPELINE}.spark", "spark", "Spark without code: try it, compact, clean up, report with SQL.", extra="spark"
     ),
@@ -76,6 +79,7 @@ COMMANDS: Final = {
     "3 a server does not answer, or an outcome could not be learnt.",
 )
 @click.option("--debug", is_flag=True, help="Show where in firn an error comes from.")
+@click.version_option(package_name="firn", message="%(version)s")
 def firn(*, debug: bool) -> None:  # the flag is read by `run`, where errors end
     """Commit coordinator for Apache Iceberg tables: many writers, one table, no retry storms."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any, Final
 
@@ -38,10 +38,14 @@ def sparking(command: Callable[..., int | None]) -> Callable[..., None]:
     @click.option("--conf", "settings", multiple=True, metavar="NAME=VALUE", help="A setting of Spark's; repeatable.")
     @functools.wraps(command)
     def wrapped(reach: Reach, *, master: str | None, settings: tuple[str, ...], **options: Any) -> int | None:
-        chosen = SparkOptions(master=master, settings=dict(_setting(text) for text in settings))
-        return command(reach, chosen, **options)
+        return command(reach, spark_options(master, settings), **options)
 
     return reaching(wrapped)
+
+
+def spark_options(master: str | None, settings: Iterable[str]) -> SparkOptions:
+    """The options that texts ``NAME=VALUE`` say. Raises InvalidInput."""
+    return SparkOptions(master=master, settings=dict(_setting(text) for text in settings))
 
 
 def _setting(text: str) -> tuple[str, str]:

@@ -1,0 +1,196 @@
+"""`firn maintain plan|run`: what tables need, and doing it. Spark is started only for what reads rows."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from typing import Any, Final
+
+import click
+
+from firn.coordinator.cli.exits import EXIT_NO, EXIT_OK
+from firn.coordinator.cli.output import Column, complain
+from firn.coordinator.cli.reach import Reach, reaching
+from firn.coordinator.cli.text import one_line, plural, shown, size_of, span_of
+from firn.coordinator.client import Answer, Client
+from firn.model.errors import FirnError, InvalidInput, Misconfigured
+from firn.pipeline.cli.reached import connection_options
+from firn.pipeline.connection import Connection
+from firn.pipeline.maintenance_plan import NEEDS_SPARK, MaintenancePlan
+from firn.pipeline.maintenance_run import LAG_S_MAX, TableRun, maintain, plan_table
+from firn.pipeline.upkeep import Upkeep
+
+PLAN_COLUMNS: Final = (Column("TABLE"), Column("ACTION"), Column("DO"), Column("WHY", long=True))
+RUN_COLUMNS: Final = (Column("TABLE"), Column("ACTION"), Column("STATUS"), Column("TOOK"), Column("WHAT", long=True))
+
+_TABLES: Final = click.argument("tables", nargs=-1, metavar="[TABLE…]")
+_ALL: Final = click.option("--all", "every", is_flag=True, help="All tables.")
+
+
+@click.group("maintain")
+def maintain_group() -> None:
+    """Maintenance of tables: compaction, manifests, statistics, expiry, orphans, as each table needs it."""
+
+
+@maintain_group.command(epilog="Thresholds are the tables' firn.maintain.* properties: see docs/pipeline.md.")
+@_TABLES
+@_ALL
+@reaching
+def plan(reach: Reach, *, tables: tuple[str, ...], every: bool) -> int:
+    """Look at tables and say what each needs, and why; change nothing."""
+    upkeep = _upkeep(reach)
+    plans, failed = _each(_names(upkeep, tables, every=every), lambda table: plan_table(upkeep, table))
+    if reach.output.as_json:
+        reach.output.document({"plans": plans, "failed": failed})
+    for one in plans:
+        reach.output.say(_headline(one))
+    rows = [
+        (one.health.table, decision.action, "yes" if decision.wanted else "-", decision.reason)
+        for one in plans
+        for decision in one.decisions
+    ]
+    if plans:
+        reach.output.say()
+    reach.output.grid(PLAN_COLUMNS, rows, empty="there are no tables")
+    _complain_of(failed)
+    return EXIT_NO if failed else EXIT_OK
+
+
+@maintain_group.command(epilog="Example: firn maintain run --all --no-spark")
+@_TABLES
+@_ALL
+@click.option("--master", help="Spark master, if Spark is needed [default: all cores of this machine].")
+@click.option("--conf", "settings", multiple=True, metavar="NAME=VALUE", help="A setting of Spark's; repeatable.")
+@click.option("--no-spark", is_flag=True, help="Leave out what needs Spark: compaction and distinct values.")
+@click.option(
+    "--max-lag", "lag_s_max", type=click.FloatRange(min=0.1), default=LAG_S_MAX, show_default=True, metavar="SECONDS",
+    help="Stop working on a table whose intents have to wait for longer.",
+)  # fmt: skip
+@reaching
+def run(
+    reach: Reach, *, tables: tuple[str, ...], every: bool, master: str | None, settings: tuple[str, ...],
+    no_spark: bool, lag_s_max: float,
+) -> int:  # fmt: skip
+    """Do what the plan says, table by table, at low priority; give way when intents have to wait."""
+    upkeep = _upkeep(reach)
+    with ExitStack() as stack:
+        spark = NoSpark() if no_spark else LateSpark(reach, stack, master=master, settings=settings)
+
+        def one(table: str) -> TableRun:
+            return maintain(
+                upkeep, table, spark=spark, lag_s_max=lag_s_max, leave_out=NEEDS_SPARK if no_spark else frozenset()
+            )
+
+        runs, failed = _each(_names(upkeep, tables, every=every), one)
+    if reach.output.as_json:
+        reach.output.document({"tables": runs, "failed": failed})
+    rows = [row for one in runs for row in _rows(one)]
+    reach.output.grid(RUN_COLUMNS, rows, empty="there are no tables")
+    _complain_of(failed)
+    worked = [action for one in runs for action in one.actions]
+    reach.output.say()
+    reach.output.say(
+        f"{plural(len(runs), 'table')}: {plural(sum(a.status == 'done' for a in worked), 'action')} done, "
+        f"{sum(a.status == 'failed' for a in worked)} failed, "
+        f"{sum(a.status in {'yielded', 'reserved'} for a in worked)} left for later"
+    )
+    return EXIT_NO if failed or any(a.status == "failed" for a in worked) else EXIT_OK
+
+
+class NoSpark:
+    """For a run that leaves out what needs Spark."""
+
+    def compact(self, table: str) -> str:
+        raise Misconfigured("this run starts no Spark")
+
+    def distinct_values(self, table: str) -> Answer | None:
+        raise Misconfigured("this run starts no Spark")
+
+
+class LateSpark:
+    """Spark, started when the first table needs it, for all that follow; `stack` ends it."""
+
+    def __init__(self, reach: Reach, stack: ExitStack, *, master: str | None, settings: Sequence[str]) -> None:
+        self._reach = reach
+        self._stack = stack
+        self._master = master
+        self._settings = settings
+        self._started: tuple[Any, Connection] | None = None
+
+    def compact(self, table: str) -> str:
+        spark, connection = self._session()
+        outcome = _loaded("firn.pipeline.compaction").compact(spark, table, connection=connection)
+        told = f"{outcome.files_before:,} files became {outcome.files_after:,}"
+        if not outcome.ok:
+            raise FirnError(f"{told}; {outcome}")
+        return told
+
+    def distinct_values(self, table: str) -> Answer | None:
+        spark, connection = self._session()
+        answer: Answer | None = (
+            _loaded("firn.pipeline.ndv_statistics").compute_statistics(spark, table, connection=connection).answer
+        )
+        return answer
+
+    def _session(self) -> tuple[Any, Connection]:
+        if self._started is None:
+            running = _loaded("firn.pipeline.cli.spark_running")
+            options = running.spark_options(self._master, self._settings)
+            self._started = self._stack.enter_context(running.session(self._reach, options, app="firn maintain"))
+        return self._started
+
+
+def _loaded(module: str) -> Any:
+    """A module that needs PySpark, which is loaded only when a table needs it."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise Misconfigured(
+            f"{error.name} is not installed here: pip install 'firn[spark]', or say --no-spark"
+        ) from error
+
+
+def _upkeep(reach: Reach) -> Upkeep:
+    connection = Connection(**connection_options(reach))
+    client: Client = connection.client()
+    return Upkeep(client=client, files=reach.files, session=reach.session, streams=reach.streams)
+
+
+def _names(upkeep: Upkeep, tables: tuple[str, ...], *, every: bool) -> list[str]:
+    if every == bool(tables):
+        raise InvalidInput("name tables, or say --all", where="TABLE")
+    return [one.table for one in upkeep.tables() if one.kind == "table"] if every else list(dict.fromkeys(tables))
+
+
+def _each(names: Iterable[str], work: Callable[[str], Any]) -> tuple[list[Any], dict[str, str]]:
+    """What comes of each table; one that cannot be read never stops another."""
+    found, failed = [], {}
+    for name in names:
+        try:
+            found.append(work(name))
+        except FirnError as error:
+            failed[name] = str(error)
+    return found, failed
+
+
+def _headline(one: MaintenancePlan) -> str:
+    health = one.health
+    return (
+        f"{shown(health.table)}: {plural(health.data_files, 'data file')} of {size_of(health.data_bytes)}, "
+        f"{plural(health.delete_files, 'delete file')} for {health.delete_ratio:.1%} of rows, "
+        f"{plural(health.manifests, 'manifest')}, {plural(health.snapshots, 'snapshot')}"
+    )
+
+
+def _rows(one: TableRun) -> list[tuple[object, ...]]:
+    if one.skipped is not None:
+        return [(one.table, "-", "skipped", "-", one.skipped)]
+    if not one.actions:
+        return [(one.table, "-", "nothing", "-", "the table needs nothing")]
+    return [(one.table, a.action, a.status, span_of(a.took_s * 1000), a.message) for a in one.actions]
+
+
+def _complain_of(failed: dict[str, str]) -> None:
+    for table, why in failed.items():
+        complain(f"firn: {shown(table)}: {one_line(why)}")
