@@ -228,7 +228,7 @@ class _Run:
             try:
                 for one in self._written(self._unreserved(ready, mine.overlaps), base):
                     written.append(one)
-                    self._tell("written", self._standings[one.group.number].outcome("unknown", written=one))
+                    self._tell("written", self._standings[one.group.number].outcome("written", written=one))
             except BaseException:
                 self._remove(written)
                 raise

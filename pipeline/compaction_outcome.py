@@ -10,10 +10,11 @@ import msgspec
 
 from firn.pipeline.compaction_plan import CompactionPlan, size_text
 
-GroupStatus = Literal["committed", "needless", "reserved", "conflict", "failed", "unknown"]
-"""``needless``: others have rewritten or removed its files meanwhile. ``reserved``: others have said that they are at
-work on them. ``conflict``: it lost to other commits as often as it was tried. ``failed``: its job, or its intent for
-another reason. ``unknown``: the outcome of its intent is not known; it may be committed."""
+GroupStatus = Literal["written", "committed", "needless", "reserved", "conflict", "failed", "unknown"]
+"""``written``: not committed yet, which only progress says. ``needless``: others have rewritten or removed its files
+meanwhile. ``reserved``: others have said that they are at work on them. ``conflict``: it lost to other commits as often
+as it was tried. ``failed``: its job, or its intent for another reason. ``unknown``: the outcome of its intent is not
+known; it may be committed."""
 
 Stage = Literal["planned", "written", "settled"]
 
@@ -41,7 +42,7 @@ class GroupOutcome(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
         head = f"{self.number}. {self.partition}: {self.status}, {self.files_before} files of " + size_text(
             self.bytes_before
         )
-        if self.status in {"committed", "unknown"}:
+        if self.status in {"written", "committed", "unknown"}:
             head += f" → {self.files_after} of {size_text(self.bytes_after)}"
         return f"{head} ({self.message})" if self.message else head
 

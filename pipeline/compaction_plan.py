@@ -124,10 +124,12 @@ class CompactionPlan(msgspec.Struct, frozen=True, kw_only=True):
         }
 
     def __str__(self) -> str:
-        looked = f"of {self.files_looked_at} files, {size_text(self.bytes_looked_at)}"
         if not self.groups:
-            return f"nothing to compact {looked}"
-        head = f"{self.files} {looked} are to be rewritten, {size_text(self.bytes)} in {len(self.groups)} groups"
+            return f"nothing to compact of {self.files_looked_at} files, {size_text(self.bytes_looked_at)}"
+        head = (
+            f"{self.files} of {self.files_looked_at} files ({size_text(self.bytes)} of "
+            f"{size_text(self.bytes_looked_at)}) are to be rewritten, in {len(self.groups)} groups"
+        )
         return "\n".join([head, *(f"  {group}" for group in self.groups)])
 
 

@@ -58,6 +58,7 @@ def test_files_become_fewer_and_rows_stay(lake: Lake, version: int, strategy: St
     assert len(data_files(lake, table)) == 3
     assert lake.summary(table)["who"] == "night"
     assert [one.stage for one in seen] == ["planned", *["written", "settled"] * 3]
+    assert [one.group.status for one in seen if one.group is not None] == ["written", "committed"] * 3
     assert (seen[-1].groups_done, seen[-1].groups_total) == (3, 3)
     head = lake.view(table).snapshot_id
     assert compacted(lake, table, strategy=strategy, by=by).groups == ()
@@ -80,6 +81,7 @@ def test_deletes_by_position_and_by_value_are_applied_and_go(lake: Lake) -> None
     assert (group.files_before, group.files_after) == (3, 1)
 
 
+@pytest.mark.long
 def test_files_out_of_the_filter_stay_and_so_do_their_deletes(lake: Lake) -> None:
     table = lake.create(version=2)
     append_rows(lake, table, (0, 10), (10, 20), (20, 30))
@@ -128,6 +130,7 @@ def test_files_of_an_older_spec_move_to_the_newer_one(lake: Lake) -> None:
     assert same_for_all(lake, table) == before
 
 
+@pytest.mark.long
 def test_sorted_files_are_narrow_and_say_so(lake: Lake) -> None:
     table = lake.create(version=2, order=(("id", "asc"),))
     rules = rules_of(
@@ -167,7 +170,7 @@ def test_a_filter_on_two_columns_reads_fewer_files_in_z_order(lake: Lake) -> Non
     by_sort = share_read()
     compacted(lake, table, strategy="z-order", by=("x", "y"), rules=rules)
     by_z_order = share_read()
-    assert by_z_order < 0.75 * by_sort
+    assert by_z_order < 0.7 * by_sort
     assert sorted(tuple(row) for row in lake.by_java(table).collect()) == sorted(tuple(row) for row in rows.collect())
 
 

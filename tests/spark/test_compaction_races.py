@@ -104,6 +104,7 @@ def test_a_group_that_loses_is_planned_again_and_the_others_are_not(lake: Lake) 
     assert left_over(lake, table, before=[*before, *(path for path in seen if "deletes" in path)]) == set()
 
 
+@pytest.mark.long
 def test_what_is_given_up_says_why_and_leaves_nothing(lake: Lake) -> None:
     table = by_region(lake)
     before = lake.files_on_disk(table)

@@ -222,7 +222,7 @@ def test_a_plan_is_for_people_and_for_programs() -> None:
         files_looked_at=9, bytes_looked_at=5000,
     )  # fmt: skip
     assert str(plan) == (
-        "6 of 9 files, 4.9 KiB are to be rewritten, 110 B in 1 groups\n"
+        "6 of 9 files (110 B of 4.9 KiB) are to be rewritten, in 1 groups\n"
         "  1. p0=eu: 6 files of 110 B → about 1, 1 delete files applied (1 deleted-rows, 5 too-small)"
     )
     told = json.loads(json.dumps(plan.as_json()))
