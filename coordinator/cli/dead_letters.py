@@ -46,6 +46,8 @@ class ListUnlessSaid(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Put ``list`` before arguments that begin with no command."""
+        if ctx.resilient_parsing:  # a shell asks what could come next
+            return super().parse_args(ctx, args)
         if not args or (args[0] not in self.commands and args[0] not in ctx.help_option_names):
             args = ["list", *args]
         return super().parse_args(ctx, args)

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 import msgspec
+from click.shell_completion import CompletionItem
 
 from firn.model.errors import Misconfigured
 
@@ -51,6 +52,13 @@ class LazyGroup(click.Group):
         """Import the command."""
         lazy = self.lazy.get(cmd_name)
         return super().get_command(ctx, cmd_name) if lazy is None else lazy.load()
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Commands and options that begin like this, without importing any."""
+        found = [
+            CompletionItem(name, help=lazy.help) for name, lazy in self.lazy.items() if name.startswith(incomplete)
+        ]
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing them."""

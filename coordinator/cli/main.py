@@ -67,6 +67,7 @@ COMMANDS: Final = {
     "fsck": LazyCommand(f"{_HERE}.fsck", "fsck", "Check what must hold of a table, from what is stored."),
     "recover": LazyCommand(f"{_HERE}.recover", "recover", "Rebuild all pointers from table storage, after a disaster."),
     "config": LazyCommand(f"{_HERE}.config", "config", "Check the settings, or show those in force."),
+    "completion": LazyCommand(f"{_HERE}.completion", "completion", "Complete firn's commands in bash, zsh or fish."),
     "version": LazyCommand(f"{_HERE}.version", "version_command", "The version of firn and of what it runs on."),
 }
 
