@@ -17,7 +17,7 @@ demo: $(STAMP) ## writers, compactors, a deleter and Spark against one table, an
 	$(BIN)/firn demo $(if $(SECONDS),--seconds $(SECONDS)) $(if $(WRITERS),--writers $(WRITERS)) $(ARGS)
 
 run: $(STAMP) ## the daemon on embedded servers, its state kept in ./data
-	$(BIN)/firn serve --embedded --data ./data $(ARGS)
+	FIRN_LOG_FORMAT=$${FIRN_LOG_FORMAT:-auto} $(BIN)/firn serve --embedded --data ./data $(ARGS)
 
 test: $(STAMP) ## all tests but the long ones, those without servers first
 	$(BIN)/python -m pytest -n auto -m "$(NO_SERVERS)" $(ARGS)
@@ -64,6 +64,7 @@ $(STAMP): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
 		{ echo "firn needs Python 3.11 or newer, and '$(PYTHON)' is not. Try: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@echo "Installing what requirements.lock names into $(VENV): some minutes, 2 GB."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@touch $@

@@ -186,7 +186,7 @@ async def _done_before(stop: asyncio.Event, task: asyncio.Task[Any]) -> bool:
 
 def _greeting(settings: Settings, *, http: str | None) -> str:
     prefix = settings.redis.prefix
-    watch = "off (http.port is -1)" if http is None else f"{http}/metrics   {http}/healthz   {http}/readyz"
+    watch = "off (http.port is -1)" if http is None else f"{http}   (also /metrics, /healthz, /readyz)"
     url = redacted_url(settings.redis.url)
     return f"""\
 firn is ready.
