@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import msgspec
-from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from py4j.protocol import Py4JJavaError
 from pyiceberg.view.metadata import ViewMetadata as TheirViewMetadata
 from pyspark.sql import SparkSession
 
