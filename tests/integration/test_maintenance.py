@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
+import time
 import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from firn import Client, data_files_from_parquet
+from firn.coordinator.cli.main import run as run_command
 from firn.coordinator.client.intents import new_intent_id
 from firn.coordinator.embedded import RedisServer, ZooKeeperServer
 from firn.coordinator.fsck.run import check_table
@@ -22,8 +25,9 @@ from firn.model.intent import DeleteFiles
 from firn.model.limits import Limits
 from firn.model.outcome import Committed
 from firn.pipeline.connection import Connection
+from firn.pipeline.maintenance_run import TableRun, maintain, plan_table
 from firn.pipeline.manifest_rewrite import rewrite_manifests
-from firn.pipeline.orphan_files import remove_orphans
+from firn.pipeline.orphan_files import HOUR_MS, remove_orphans
 from firn.pipeline.snapshot_expiry import expire_snapshots, remove_unreachable
 from firn.pipeline.upkeep import Upkeep
 from firn.storage.locations import normalize
@@ -295,4 +299,123 @@ def test_manifests_that_others_took_away_are_planned_anew(
     assert isinstance(done.answer, Committed)
     assert done.files == 3
     assert sorted(one.file_path for one in live_files(upkeep.table(table).metadata, upkeep.files)) == sorted(paths[1:])
+    check(stack, upkeep, table)
+
+
+class Spark:
+    """In the place of Spark's work: tells what was asked of it."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def compact(self, table: str) -> str:
+        self.asked.append("compact")
+        return "compacted"
+
+    def distinct_values(self, table: str) -> None:
+        self.asked.append("distinct-values")
+
+
+def needy(upkeep: Upkeep) -> str:
+    """A table that needs everything."""
+    client, table = upkeep.client, f"db.n{uuid.uuid4().hex[:8]}"
+    spec = {"spec-id": 0, "fields": [{"source-id": 1, "field-id": 1000, "name": "id", "transform": "identity"}]}
+    properties = {"firn.maintain.manifests-min": "3", "firn.maintain.statistics": "all"}
+    client.create_table(table, SCHEMA, partition_spec=spec, properties=properties).committed(WAIT_S)
+    for _ in range(6):
+        path = written(client, table, ids=[1])
+        client.append(table, data_files_from_parquet([path], client.table(table))).committed(WAIT_S)
+    written(client, table, ids=[1])
+    return table
+
+
+def test_a_run_does_what_the_plan_says_and_then_nothing_is_left(stack: Stack, upkeep: Upkeep) -> None:
+    table, spark = needy(upkeep), Spark()
+    now_ms = round(time.time() * 1000) + 20 * 24 * HOUR_MS
+    plan = plan_table(upkeep, table, now_ms=now_ms)
+    assert list(plan.wanted) == [
+        "compact", "rewrite-manifests", "partition-statistics", "distinct-values", "expire", "remove-orphans",
+    ]  # fmt: skip
+    run = maintain(upkeep, table, spark=spark, now_ms=now_ms)
+    assert [(one.action, one.status) for one in run.actions] == [
+        (action, "nothing" if action == "distinct-values" else "done") for action in plan.wanted
+    ]
+    assert spark.asked == ["compact", "distinct-values"]
+    messages = {one.action: one.message for one in run.actions}
+    assert messages["rewrite-manifests"] == "6 manifests of 6 files became 1"
+    assert messages["partition-statistics"] == "1 partitions counted"
+    # The daemon's clock is today's, so nothing is old enough for it to expire.
+    assert messages["remove-orphans"].startswith("1 of ")
+    check(stack, upkeep, table)
+    left = plan_table(upkeep, table, now_ms=now_ms).wanted
+    assert set(left) <= {"compact", "distinct-values", "expire"}  # which the stand-in, and the clock, did not do
+    without = maintain(upkeep, table, spark=spark, now_ms=now_ms, leave_out={"compact", "distinct-values", "expire"})
+    assert without.actions == ()
+
+
+def test_one_run_a_table_at_a_time(upkeep: Upkeep) -> None:
+    table = needy(upkeep)
+    second: list[TableRun] = []
+
+    class Meanwhile(Spark):
+        def compact(self, table: str) -> str:
+            runner = threading.Thread(target=lambda: second.append(maintain(upkeep, table, spark=Spark())))
+            runner.start()
+            runner.join()
+            return super().compact(table)
+
+    first = maintain(upkeep, table, spark=Meanwhile(), leave_out={"remove-orphans"})
+    assert first.ok
+    assert [one.skipped for one in second] == ["another run is at it"]
+    assert maintain(upkeep, table, spark=Spark(), leave_out={"remove-orphans"}).skipped is None
+
+
+def test_a_run_gives_way_to_intents_that_wait_and_to_who_has_reserved_the_table(stack: Stack, upkeep: Upkeep) -> None:
+    table, client = needy(upkeep), upkeep.client
+    with client.begin(table, holder="a backfill"):
+        run = maintain(upkeep, table, spark=Spark(), leave_out={"remove-orphans"})
+    statuses = {one.action: one.status for one in run.actions}
+    assert (statuses["compact"], statuses["rewrite-manifests"]) == ("reserved", "reserved")
+    assert statuses["partition-statistics"] == "done"
+    assert "a backfill" in run.actions[0].message
+    path = written(client, table, ids=[1])
+    described = data_files_from_parquet([path], client.table(table))
+    daemon = stack.daemons["a"]
+
+    class Slow(Spark):
+        """While it compacts, an intent comes that the daemon does not get to."""
+
+        def compact(self, table: str) -> str:
+            daemon.pause()
+            client.append(table, described)
+            return super().compact(table)
+
+    try:
+        run = maintain(upkeep, table, spark=Slow(), lag_s_max=0.0001, leave_out={"remove-orphans"})
+    finally:
+        daemon.resume()
+    assert [(one.action, one.status) for one in run.actions] == [("compact", "done"), ("rewrite-manifests", "yielded")]
+    assert run.ok
+
+
+def test_what_maintenance_says_on_the_command_line(
+    stack: Stack, upkeep: Upkeep, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = needy(upkeep)
+    for name, value in stack.environment().items():
+        monkeypatch.setenv(name, value)
+    assert run_command(["maintain", "plan", table]) == 0
+    told = capsys.readouterr().out
+    assert f"{table}: 6 data files" in told
+    rows = [line.split(maxsplit=3) for line in told.splitlines() if line.startswith(f"{table} ")]
+    assert {action: do for _, action, do, _ in rows}["rewrite-manifests"] == "yes"
+    assert run_command(["maintain", "run", table, "--no-spark", "--json"]) == 0
+    (run,) = json.loads(capsys.readouterr().out)["tables"]
+    assert [one["action"] for one in run["actions"]] == ["rewrite-manifests", "partition-statistics", "remove-orphans"]
+    assert {one["status"] for one in run["actions"]} == {"done"}
+    assert run_command(["maintain", "run", table, "--no-spark"]) == 0
+    assert "the table needs nothing" in capsys.readouterr().out
+    assert run_command(["maintain", "plan"]) == 2
+    assert run_command(["maintain", "plan", "db.none"]) == 1
+    assert "there is no table 'db.none'" in capsys.readouterr().err
     check(stack, upkeep, table)
