@@ -13,7 +13,7 @@ from typing import Any, Final
 import click
 import msgspec
 
-from firn.coordinator.cli.following import events_after, newest_id, until_interrupted
+from firn.coordinator.cli.following import event_of, events_after, newest_id, until_interrupted
 from firn.coordinator.cli.output import Column, complain
 from firn.coordinator.cli.reach import Reach, reaching
 from firn.coordinator.cli.text import one_line, shown, time_of
@@ -33,6 +33,8 @@ SEGMENTS_MAX: Final = 10_000
 """Journal segments that one command reads, over all tables."""
 
 DEAD_LETTERS_MAX: Final = 10_000
+EVENTS_MAX: Final = 20_000
+"""Newest events in which rejections are looked for that are in the journals of other tables."""
 
 CONFLICT_COLUMNS: Final = (
     Column("TIME"), Column("TABLE"), Column("RULE"), Column("OPERATION"), Column("WRITER"), Column("AGAINST"),
@@ -82,12 +84,18 @@ class _Filter(msgspec.Struct, frozen=True, kw_only=True):
         return (
             conflict.time_ms >= self.since_ms
             and (self.until_ms is None or conflict.time_ms < self.until_ms)
-            and self.table in (None, conflict.table)
+            and self.table in (None, conflict.table, _at_fault(outcome))
             and self.rule in (None, conflict.rule)
             and self.operation in (None, conflict.operation)
             and self.writer in (None, conflict.writer, outcome.conflicting_writer)
             and self.winner in (None, *_winners(outcome))
         )
+
+
+def _at_fault(outcome: Rejected) -> str | None:
+    """The table over which a transaction was refused; its rejection is in the journal of its first one."""
+    table = outcome.details.get("table")
+    return table if isinstance(table, str) else None
 
 
 def _winners(outcome: Rejected) -> tuple[str | None, ...]:
@@ -105,7 +113,7 @@ def _winners(outcome: Rejected) -> tuple[str | None, ...]:
     epilog="Times: 30s, 15m, 1h, 7d (ago), 2026-11-21, 2026-11-21T15:30, in UTC unless a zone is given. "
     "Examples: firn conflicts --table db.events --since 2h   firn conflicts --winner compactor-0 --until 2026-11-21"
 )
-@click.option("--table", help="Of this table only.")
+@click.option("--table", help="Of this table only, and of transactions that failed over it.")
 @click.option("--rule", help="By this rule only.")
 @click.option("--operation", help="Of intents of this operation only, such as row-delta.")
 @click.option("--writer", help="Of this writer's intents, or lost against its commits.")
@@ -125,7 +133,8 @@ def conflicts(reach: Reach, *, limit: int, follow: bool, since_ms: int | None, *
     logged = journaled(
         pointers, reach.journal, oldest_ms=wanted.since_ms, newest_ms=wanted.until_ms, may_read=budget.take
     )
-    merged = heapq.merge(logged, _dead(reach), key=lambda conflict: conflict.time_ms, reverse=True)
+    elsewhere = [] if table is None else _elsewhere(reach, table)
+    merged = heapq.merge(logged, elsewhere, _dead(reach), key=lambda conflict: conflict.time_ms, reverse=True)
     found = list(islice(filter(wanted.takes, merged), limit))
     if follow:
         _follow(reach, found[::-1], after=after, wanted=wanted.takes)
@@ -205,6 +214,26 @@ def _dead(reach: Reach) -> list[Conflict]:
         return reach.run(read())
     except Unavailable as error:
         complain(f"firn: dead letters are not shown: {one_line(str(error))}")
+        return []
+
+
+def _elsewhere(reach: Reach, table: str) -> list[Conflict]:
+    """Transactions that were refused over a table, and are in the journals of others: newest first, from the events.
+
+    Those journals are not read for it: that would be all there are.
+    """
+
+    async def read() -> list[Conflict]:
+        async with reach.streams() as streams:
+            messages = await streams.newest_events(count=EVENTS_MAX)
+        events = (event for message in reversed(messages) if (event := event_of(message)) is not None)
+        conflicts = (conflict for event in events if (conflict := _of_event(event)) is not None)
+        return [one for one in conflicts if one.table != table and _at_fault(one.outcome) == table]
+
+    try:
+        return reach.run(read())
+    except Unavailable as error:
+        complain(f"firn: transactions refused over {shown(table)} are not shown: {one_line(str(error))}")
         return []
 
 

@@ -12,6 +12,7 @@ from firn.coordinator.client.intents import new_intent_id
 from firn.model.intent import encode_intent
 from firn.model.sharding import shard_of
 from tests.unit.coordinator.cli.cli_bench import CliBench
+from tests.unit.coordinator.transactions.ledger import A, B, transaction, with_tables
 from tests.unit.coordinator.workbench import TABLE, append, create, delete, replace
 
 
@@ -264,3 +265,21 @@ async def test_nothing_is_said_in_a_sentence():
     assert (await bench.firn("table", "list")).out == "there are no tables\n"
     assert (await bench.firn("conflicts", "--json")).out == ""
     assert (await bench.firn("table", "list", "--json")).json == []
+
+
+async def test_a_transaction_is_among_the_conflicts_of_the_table_that_it_failed_over():
+    bench = CliBench()
+    async with bench.daemon():
+        await with_tables(bench, A, B)
+        await bench.commit(append("b", table=B))
+        await bench.refuse(transaction(append("a", table=A), append("b", table=B), writer="bookkeeper"))
+        await bench.refuse(append("b", table=B))
+        for table in (A, B):
+            found = (await bench.firn("conflicts", "--table", table, "--json")).lines
+            assert found[-1]["outcome"]["details"]["table"] == B
+            assert len(found) == (1 if table == A else 2)
+        assert len((await bench.firn("conflicts", "--json")).lines) == 2
+        bench.redis.down = True
+        without = await bench.firn("conflicts", "--table", B)
+        assert "transactions refused over db.b are not shown" in without.err
+        assert without.code == 0
