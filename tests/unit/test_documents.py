@@ -10,6 +10,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
+import yaml
 
 from tests.documents import COMMANDS, DATA, DOCS, INDEX, ROOT, page, pages
 
@@ -57,6 +58,12 @@ def test_the_readme_leads_to_the_index() -> None:
 def test_the_index_lists_every_page(path: Path) -> None:
     """Those of a folder are listed by a page of their own, or by the folder's name."""
     assert path == INDEX or path in {file for _, _, file, _ in linked(INDEX)}
+
+
+def test_the_operators_guide_lists_every_alert() -> None:
+    groups = yaml.safe_load((ROOT / "deploy" / "prometheus" / "rules" / "firn.yml").read_text())["groups"]
+    alerts = {rule["alert"].lower() for group in groups for rule in group["rules"] if "alert" in rule}
+    assert alerts == {anchor for _, _, _, anchor in linked(DOCS / "operators.md") if anchor.startswith("firn")}
 
 
 @PAGES
