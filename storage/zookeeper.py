@@ -50,6 +50,7 @@ from firn.storage.sessions import (
     Watch,
     check_payload,
 )
+from firn.storage.tls_probe import client_context, why_unreachable
 
 RECONNECT_DELAY_S_MAX: Final = 1.0
 """kazoo's own longest pause between attempts to connect is an hour."""
@@ -127,10 +128,18 @@ class ZooKeeperSession:
     async def start(self, *, timeout_s: float = 30.0) -> None:
         """Connect, and make the chroot. `Unavailable` when no server answers in time; then it is closed."""
         self._loop = asyncio.get_running_loop()
+        options = self._options
+        context = None
+        if options.tls:
+            context = client_context(
+                authority=options.tls_ca, certificate=options.tls_certificate, key=options.tls_key,
+                password=options.tls_key_password, verify=options.tls_verify,
+            )  # fmt: skip
         connected = await asyncio.to_thread(self._start_and_wait, timeout_s)
         if not connected:
             await self.close()
-            raise Unavailable(f"no ZooKeeper answers at {self._options.hosts} within {timeout_s:g} s")
+            found = await asyncio.to_thread(why_unreachable, options.hosts.partition("/")[0], context=context)
+            raise Unavailable(f"no ZooKeeper answers at {options.hosts} within {timeout_s:g} s ({found})")
         try:
             await self.ensure_path("/")
         except FirnError:
