@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from firn.coordinator.client.answers import Unknown
     from firn.coordinator.client.async_client import AsyncClient, AsyncTicket
     from firn.coordinator.client.data_files import data_files_from_parquet
+    from firn.coordinator.client.encoded_files import with_encoded_metrics
     from firn.coordinator.client.operations import Intents
     from firn.coordinator.client.reservations import ReservedError
     from firn.coordinator.client.sync_client import Client, Ticket
@@ -44,6 +45,7 @@ __all__ = [
     "ViewFound",
     "arrow_schema",
     "data_files_from_parquet",
+    "with_encoded_metrics",
 ]
 
 _HOMES: Final = {
@@ -66,6 +68,7 @@ _HOMES: Final = {
     "ViewFound": "firn.coordinator.client.view_found",
     "arrow_schema": "firn.storage.parquet_schema",
     "data_files_from_parquet": "firn.coordinator.client.data_files",
+    "with_encoded_metrics": "firn.coordinator.client.encoded_files",
 }
 
 

@@ -39,7 +39,15 @@ def bind_content_file(file: ContentFile, metadata: TableMetadata, *, where: str)
             rule="unknown-spec",
             where=f"{where}.spec-id",
         )
-    partition = binding.partition(file.partition, where=where)
+    return _bound(file, binding.partition(file.partition, where=where), where=where)
+
+
+def unpartitioned(file: ContentFile, *, where: str) -> DataFile:
+    """The data file that `file` describes, whatever table it is for, without its partition. Raises InvalidInput."""
+    return _bound(file, (), where=where)
+
+
+def _bound(file: ContentFile, partition: tuple[Any, ...], *, where: str) -> DataFile:
     return DataFile(
         content=file.content,
         file_path=file.file_path,
@@ -61,6 +69,7 @@ def bind_content_file(file: ContentFile, metadata: TableMetadata, *, where: str)
         referenced_data_file=file.referenced_data_file,
         content_offset=file.content_offset,
         content_size_in_bytes=file.content_size_in_bytes,
+        encoded=file.encoded,
     )
 
 
@@ -89,6 +98,7 @@ def content_file_of(file: DataFile, metadata: TableMetadata) -> ContentFile:
         referenced_data_file=file.referenced_data_file,
         content_offset=file.content_offset,
         content_size_in_bytes=file.content_size_in_bytes,
+        encoded=file.encoded,
     )
 
 

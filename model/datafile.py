@@ -26,6 +26,10 @@ class DataFile(msgspec.Struct, frozen=True, kw_only=True):
     `file_size_in_bytes` and `column_sizes` are bytes, counts are rows or values.
     A deletion vector is ``content="position-deletes"``, ``file_format="puffin"`` with `referenced_data_file`,
     `content_offset` and `content_size_in_bytes` set (v3).
+
+    With `encoded`, the fields from `column_sizes` to `sort_order_id` are None and said by these bytes, which go into a
+    manifest as they are: `firn.storage.encoded_metrics.with_metrics` reads them. Only files that are being added have
+    any, and nobody but the encoder of manifests meets them.
     """
 
     content: Content = "data"
@@ -49,6 +53,7 @@ class DataFile(msgspec.Struct, frozen=True, kw_only=True):
     referenced_data_file: str | None = None
     content_offset: int | None = None
     content_size_in_bytes: int | None = None
+    encoded: bytes | None = None
 
     @property
     def is_deletion_vector(self) -> bool:

@@ -248,6 +248,8 @@ def _check_files(intent: FileOperation | CreateOrReplaceTable, limits: Limits) -
         _check_unique([(f.file_path, f.content_offset) for f in added], where="data-files")
         _check_unique([(path, None) for path in removed], where="removed-data-files")
         _check_unique([(f.file_path, f.content_offset) for f in removed_deletes], where="removed-delete-files")
+    if any(file.encoded is not None for file in added):
+        _check_encoded(intent)
     if not all(map(_has_even_maps, added)):
         for name in ("data_files", "delete_files"):
             for position, file in enumerate(getattr(intent, name, ())):
@@ -258,6 +260,29 @@ def _check_files(intent: FileOperation | CreateOrReplaceTable, limits: Limits) -
         raise InvalidIntent("replaces nothing", rule="invalid-field", where="removed-data-files")
     if isinstance(intent, FileOperation) and intent.wap_id is not None and not intent.stage:
         raise InvalidIntent("is for staged snapshots only", rule="invalid-field", where="wap-id")
+
+
+_SAID_ENCODED: Final = (
+    "column_sizes", "value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds",
+    "key_metadata", "split_offsets", "equality_ids", "sort_order_id",
+)  # fmt: skip
+
+
+def _check_encoded(intent: FileOperation | CreateOrReplaceTable) -> None:
+    """Metrics that came as bytes are a data file's, and said once."""
+    for name in ("data_files", "delete_files"):
+        for position, file in enumerate(getattr(intent, name, ())):
+            where = f"{name.replace('_', '-')}[{position}]"
+            if file.encoded is None:
+                continue
+            if file.content != "data":
+                raise InvalidIntent("is for data files only", rule="invalid-field", where=f"{where}.encoded")
+            twice = [member for member in _SAID_ENCODED if getattr(file, member) is not None]
+            if twice:
+                raise InvalidIntent(
+                    "is given beside `encoded`, which says it", rule="invalid-field",
+                    where=f"{where}.{twice[0].replace('_', '-')}",
+                )  # fmt: skip
 
 
 def _check_unique(names: Sequence[tuple[str, int | None]], *, where: str) -> None:

@@ -286,6 +286,15 @@ def decode_block(schema: AvroSchema, content: bytes, count: int) -> list[dict[st
     return records
 
 
+def decode_record(schema: AvroSchema, content: bytes) -> dict[str, Any]:
+    """The one record that these bytes are, its fields called ``f<field id>``. Raises InvalidInput."""
+    try:
+        (record,) = decode_block(schema, content, 1)
+    except _DECODE_ERRORS as error:
+        raise InvalidInput(f"{type(error).__name__}: {error}") from None
+    return record
+
+
 def _read_header(data: bytes, at: int) -> tuple[dict[str, bytes], int]:
     metadata: dict[str, bytes] = {}
     while True:

@@ -223,7 +223,7 @@ def _step(layout: Any) -> Step:
     if kind in {"int", "long"}:
         return Step(_skip_long, _LONG)
     if kind in {"bytes", "string"}:
-        return Step(_skip_bytes, _short_bytes())
+        return Step(_skip_bytes, short_bytes())
     if kind in _FIXED_WIDTHS:
         return _fixed(_FIXED_WIDTHS[kind])
     if kind == "fixed":
@@ -231,7 +231,7 @@ def _step(layout: Any) -> Step:
     if kind == "record":
         return _record([_step(member["type"]) for member in layout["fields"]])
     item = _step(layout["items"]) if kind == "array" else _record([_step("string"), _step(layout["values"])])
-    return _array(item)
+    return array(item)
 
 
 def _fixed(width: int) -> Step:
@@ -269,7 +269,7 @@ def _union(branches: list[Any]) -> Step:
     return Step(skip, b"(?>" + b"|".join(known) + b")" if len(known) == len(whole) else None)
 
 
-def _array(item: Step) -> Step:
+def array(item: Step) -> Step:
     """Blocks of items, each with their number before them, up to a block of none.
 
     Nearly every writer makes one block. A negative number is followed by the size of its items in bytes.
@@ -337,7 +337,7 @@ def _chunk(expression: bytes) -> re.Pattern[bytes]:
 
 
 @lru_cache(maxsize=1)
-def _short_bytes() -> bytes:
+def short_bytes() -> bytes:
     """Texts and bytes of up to `SHORT_BYTES_MAX`: a branch for each length."""
     sizes = dict.fromkeys((*_COMMON_SIZES, *range(SHORT_BYTES_MAX + 1)))
     return b"(?>" + b"|".join(re.escape(encode_long(n)) + (b".{%d}" % n if n else b"") for n in sizes) + b")"

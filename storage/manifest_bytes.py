@@ -18,6 +18,7 @@ from firn.model.internal_values import check_value, unscaled_of
 from firn.model.json_members import INT_MAX, INT_MIN
 from firn.model.types import UNKNOWN, DecimalType, FixedType, PrimitiveType, StructType, Type
 from firn.storage.avro_numbers import LONGS, encode_long, encode_longs
+from firn.storage.encoded_metrics import with_metrics
 from firn.storage.manifest_schema import BLOCK_SIZE_DEFAULT, decimal_width
 
 FileBytes = tuple[bytes, bytes]
@@ -61,8 +62,10 @@ class EntryEncoder:
 
     def _file(self, file: DataFile) -> FileBytes:
         version = self._version
+        if version == 1 and file.encoded is not None:
+            file = with_metrics(file)
         path = file.file_path.encode()
-        parts = [
+        start = b"".join((
             b"" if version == 1 else _CONTENTS[file.content],
             _long(len(path)), path,
             _FORMATS[file.file_format],
@@ -70,24 +73,15 @@ class EntryEncoder:
             _long(file.record_count),
             _long(file.file_size_in_bytes),
             b"" if version > 1 else _BLOCK_SIZE,
-        ]  # fmt: skip
-        for counts in (file.column_sizes, file.value_counts, file.null_value_counts, file.nan_value_counts):
-            parts += _counts(counts)
-        for bounds in (file.lower_bounds, file.upper_bounds):
-            parts += _bounds(bounds)
-        parts.append(_optional_bytes(file.key_metadata))
-        parts.append(_list(file.split_offsets))
-        if version > 1:
-            parts.append(_ints(file.equality_ids))
-        parts.append(NULL if file.sort_order_id is None else _SOME + _int(file.sort_order_id))
+            _metrics(file, version=version) if file.encoded is None else file.encoded,
+        ))  # fmt: skip
         if version == 1:
-            return b"".join(parts), b""
+            return start, b""
         referenced = file.referenced_data_file
         named = NULL if referenced is None else _optional_bytes(referenced.encode())
         if version == 2:
-            parts.append(named)
-            return b"".join(parts), b""
-        return b"".join(parts), b"".join((named, _optional(file.content_offset), _optional(file.content_size_in_bytes)))
+            return start + named, b""
+        return start, b"".join((named, _optional(file.content_offset), _optional(file.content_size_in_bytes)))
 
     def numbers(
         self, status: int, *, snapshot_id: int | None, sequence_number: int | None, file_sequence_number: int | None
@@ -162,6 +156,34 @@ def _partition_value(type: Type, value: Any, where: str) -> bytes:
         case FixedType():
             return _SOME + bytes(value)
     raise InvalidInput(f"a partition field of type {type}", where=where)
+
+
+def _metrics(file: DataFile, *, version: int) -> bytes:
+    """The fields of a file from its column sizes to its sort order; v1 has no equality ids among them."""
+    parts: list[bytes] = []
+    for counts in (file.column_sizes, file.value_counts, file.null_value_counts, file.nan_value_counts):
+        parts += _counts(counts)
+    for bounds in (file.lower_bounds, file.upper_bounds):
+        parts += _bounds(bounds)
+    parts.append(_optional_bytes(file.key_metadata))
+    parts.append(_list(file.split_offsets))
+    if version > 1:
+        parts.append(_ints(file.equality_ids))
+    parts.append(NULL if file.sort_order_id is None else _SOME + _int(file.sort_order_id))
+    return b"".join(parts)
+
+
+def encode_metrics(file: DataFile) -> bytes:
+    """What `DataFile.encoded` is of a file that has its metrics.
+
+    Raises InvalidInput naming the file for a value that its Avro type does not hold.
+    """
+    try:
+        return _metrics(file, version=2)
+    except InvalidInput as error:
+        raise InvalidInput(str(error), where=file.file_path) from None
+    except _ENCODE_ERRORS as error:
+        raise InvalidInput(f"a value that its Avro type does not hold: {error}", where=file.file_path) from None
 
 
 def _sized(content: bytes) -> bytes:

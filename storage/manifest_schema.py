@@ -61,13 +61,14 @@ _EQUALITY_IDS: Final = _optional(135, "equality_ids", _list(136, "int"))
 _SORT_ORDER_ID: Final = _optional(140, "sort_order_id", "int")
 _REFERENCED_DATA_FILE: Final = _optional(143, "referenced_data_file", "string")
 
+METRICS_FIELDS: Final = (*_METRICS, _EQUALITY_IDS, _SORT_ORDER_ID)
+"""What follows `file_size_in_bytes` in v2 and v3 alike, and depends on neither the table's schema nor a spec."""
+
 _AFTER_SIZE: Final[Mapping[int, tuple[dict[str, Any], ...]]] = {
     1: (_required(105, "block_size_in_bytes", "long"), *_METRICS, _SORT_ORDER_ID),
-    2: (*_METRICS, _EQUALITY_IDS, _SORT_ORDER_ID, _REFERENCED_DATA_FILE),
+    2: (*METRICS_FIELDS, _REFERENCED_DATA_FILE),
     3: (
-        *_METRICS,
-        _EQUALITY_IDS,
-        _SORT_ORDER_ID,
+        *METRICS_FIELDS,
         _optional(142, "first_row_id", "long"),
         _REFERENCED_DATA_FILE,
         _optional(144, "content_offset", "long"),
@@ -132,6 +133,11 @@ def manifest_list_schema(format_version: int) -> bytes:
     return msgspec.json.encode(
         {"type": "record", "name": "manifest_file", "fields": list(_MANIFEST_FILE[format_version])}
     )
+
+
+def metrics_schema() -> bytes:
+    """JSON of the schema of `METRICS_FIELDS` alone."""
+    return msgspec.json.encode({"type": "record", "name": "metrics", "fields": list(METRICS_FIELDS)})
 
 
 @lru_cache(maxsize=256)

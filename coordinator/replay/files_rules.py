@@ -11,13 +11,16 @@ from firn.model.content_file import bind_content_file
 from firn.model.datafile import DataFile
 from firn.model.errors import InvalidInput, InvalidIntent
 from firn.model.intent import ContentFile
+from firn.storage.encoded_metrics import require_encoded, with_metrics
 from firn.storage.locations import folder_of, normalize
 
 WRITE_DATA_PATH = "write.data.path"
 
 
-def bind_added(working: Working, files: Sequence[ContentFile], *, where: str) -> list[DataFile]:
-    """Data files of the wire, bound to the table.
+def bind_added(
+    working: Working, files: Sequence[ContentFile], *, where: str, keep_encoded: bool = False
+) -> list[DataFile]:
+    """Data files of the wire, bound to the table; with `keep_encoded` those whose metrics came as bytes keep them so.
 
     Prevents: entries that no reader can decode (spec, partition tuple), and files outside the table, which another
     table's cleanup could delete or which the writer had no right to (`location-not-allowed`).
@@ -32,10 +35,25 @@ def bind_added(working: Working, files: Sequence[ContentFile], *, where: str) ->
             )
         require_allowed(working, file.file_path, where=f"{here}.file-path")
         try:
-            bound.append(bind_content_file(file, working.metadata, where=here))
+            one = bind_content_file(file, working.metadata, where=here)
+            bound.append(one if one.encoded is None else _checked(one, keep_encoded=keep_encoded, where=here))
         except InvalidIntent as error:
             rules.RULES[error.rule].refuse(str(error), files=(file.file_path,))
     return bound
+
+
+def _checked(file: DataFile, *, keep_encoded: bool, where: str) -> DataFile:
+    """A file whose metrics came as bytes. Prevents: a manifest that no reader can decode."""
+    assert file.encoded is not None
+    try:
+        if not keep_encoded:
+            return with_metrics(file)
+        require_encoded(file.encoded)
+    except InvalidInput as error:
+        raise InvalidIntent(
+            f"{error.message} in the metrics that came encoded", rule="invalid-field", where=f"{where}.encoded"
+        ) from error
+    return file
 
 
 def require_allowed(working: Working, location: str, *, where: str) -> None:

@@ -33,6 +33,7 @@ from firn.model.snapshot import MAIN_BRANCH, Operation, Snapshot
 from firn.model.snapshot_summary import SummaryBuilder
 from firn.model.table_properties import SUMMARY_PARTITION_LIMIT
 from firn.model.view import ViewMetadata
+from firn.storage.encoded_metrics import with_metrics
 from firn.storage.file_system_tables import FileSystemTables
 from firn.storage.listed_manifests import ListedManifests
 from firn.storage.manifest_lists import assign_first_row_ids
@@ -287,7 +288,7 @@ class Working:
         assert self.metadata is not None
         if isinstance(manifest, ManifestFile):
             return self.reader.entries(self.metadata, manifest)
-        return inherit(manifest.entries, self.as_manifest_file(manifest))
+        return inherit(map(_with_metrics, manifest.entries), self.as_manifest_file(manifest))
 
     def manifests_of(self, snapshot: Snapshot) -> tuple[ManifestRef, ...]:
         """The manifests of a snapshot of the table or of this attempt."""
@@ -461,6 +462,13 @@ class Working:
             deleted_rows_count=counts.deleted_rows,
         )
         return known
+
+
+def _with_metrics(entry: ManifestEntry) -> ManifestEntry:
+    """An added file whose metrics its writer has encoded, as one that rules can look at."""
+    if entry.data_file.encoded is None:
+        return entry
+    return msgspec.structs.replace(entry, data_file=with_metrics(entry.data_file))
 
 
 def _has_something_to_say(manifest: ManifestRef, *, snapshot_id: int) -> bool:

@@ -32,7 +32,11 @@ class ValueMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class ContentFile(
     msgspec.Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown_fields=True, omit_defaults=True
 ):
-    """A data or delete file on the wire (REST ``ContentFile``); see `firn.model.content_file` for its binding."""
+    """A data or delete file on the wire (REST ``ContentFile``); see `firn.model.content_file` for its binding.
+
+    `encoded` says what the members from `column_sizes` to `sort_order_id` would, in the bytes that a manifest has of
+    them (`firn.storage.encoded_metrics`, base64 in JSON); none of these is given with it.
+    """
 
     content: Content = "data"
     file_path: Path
@@ -54,6 +58,7 @@ class ContentFile(
     referenced_data_file: Path | None = None
     content_offset: Count | None = None
     content_size_in_bytes: Count | None = None
+    encoded: Annotated[bytes, msgspec.Meta(min_length=1)] | None = None
 
 
 class Operation(

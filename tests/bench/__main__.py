@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 from rich.console import Console
 
-from tests.bench.backlog import backlog_batching_peer, backlog_json
+from tests.bench.backlog import backlog_batching_peer, backlog_encoded, backlog_json
 from tests.bench.cost_growth import cost_growth
 from tests.bench.echo_ceiling import writers_64_echo
 from tests.bench.java_writers import writers_16_java
@@ -33,6 +33,7 @@ ROWS: dict[str, Callable[[Options], list[Measurement]]] = {
     "writers-16-java": writers_16_java,
     "writers-64-echo": writers_64_echo,
     "backlog-json": backlog_json,
+    "backlog-encoded": backlog_encoded,
     "backlog-batching-peer": backlog_batching_peer,
     "snapshots-per-swap": snapshots_per_swap,
     "slow-store": slow_store,

@@ -1,6 +1,7 @@
 """Rows of a backlog: intents queued while the daemon stands still, then drained.
 
-`backlog-json` is against raw reads of the queue, `backlog-batching-peer` against a peer that batches.
+`backlog-json` and `backlog-encoded` are against raw reads of the queue, `backlog-batching-peer` and its encoded variant
+against a peer that batches.
 """
 
 from __future__ import annotations
@@ -67,28 +68,48 @@ def backlog_json(options: Options) -> list[Measurement]:
     ]  # fmt: skip
 
 
+def backlog_encoded(options: Options) -> list[Measurement]:
+    """As `backlog_json`, with the metrics of each file as bytes that its writer has encoded."""
+    with deployment() as firn:
+        ours = _backlog(firn, options, encoded=True)
+    return [
+        measured(
+            "backlog-encoded", value=ours.rate, unit="intents/s", peer=median(ours.raw), peer_name=PEER, target=0.3,
+            n=options.intents, note=ours.note, failures=ours.failures,
+        )
+    ]  # fmt: skip
+
+
 def backlog_batching_peer(options: Options) -> list[Measurement]:
     """Files a second: firn's of a backlog of intents with one file each, the peer's with a thousand a commit."""
     with deployment() as firn:
         ours = _backlog(firn, options)
+    with deployment() as firn:
+        encoded = _backlog(firn, options, encoded=True)
         firn.daemon.stop()
         plan = pyiceberg_files.Plan(folder=str(firn.folder / "peer"), appends=PEER_APPENDS)
         theirs = run_program("tests.bench.pyiceberg_files", plan, answer=pyiceberg_files.Result, timeout_s=1200)
     return [
         measured(
-            "backlog-batching-peer", value=ours.rate, unit="files/s", peer=PEER_APPENDS * plan.batch / theirs.append_s,
-            peer_name=f"one PyIceberg process that appends {plan.batch} files a commit", target=3, n=options.intents,
-            note=ours.note, failures=ours.failures,
+            name, value=one.rate, unit="files/s", peer=PEER_APPENDS * plan.batch / theirs.append_s,
+            peer_name=f"one PyIceberg process that appends {plan.batch} files a commit", target=target,
+            n=options.intents, note=one.note, failures=one.failures,
+        )
+        for name, one, target in (
+            ("backlog-batching-peer", ours, 3), ("backlog-batching-peer-encoded", encoded, 10)
         )
     ]  # fmt: skip
 
 
-def _backlog(firn: Deployment, options: Options) -> _Drained:
+def _backlog(firn: Deployment, options: Options, *, encoded: bool = False) -> _Drained:
     with redis.Redis.from_url(firn.redis_url, socket_timeout=60) as client:
         view = firn.create_table(TABLE)
         run = uuid.uuid4().hex
         replies = [f"firn:replies:{run}-{n}" for n in range(-(-options.intents // REPLY_STREAMS_OF))]
-        templates = [AppendTemplate(TABLE, folder=view.location, reply_to=reply, seed=reply) for reply in replies]
+        templates = [
+            AppendTemplate(TABLE, folder=view.location, reply_to=reply, seed=reply, encoded=encoded)
+            for reply in replies
+        ]
         made = [templates[n % len(templates)].next() for n in range(options.intents)]
         payloads = [payload for _, payload in made]
         raw = [_raw(client, payloads) for _ in range(RAW_RUNS)]

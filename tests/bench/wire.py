@@ -7,6 +7,7 @@ import secrets
 import time
 import uuid
 
+from firn.coordinator.client.encoded_files import with_encoded_metrics
 from firn.model.identifiers import uuid7
 from firn.model.intent import Append, encode_intent
 from tests.bench.data_files import content_file, make_facts
@@ -19,9 +20,11 @@ _PATH_MARK = "PATH-MARK"
 
 
 class AppendTemplate:
-    """Appends of one new file each to one table, answered on one reply stream."""
+    """Appends of one new file each to one table, answered on one reply stream; its metrics may be `encoded`."""
 
-    def __init__(self, table: str, *, folder: str, reply_to: str, seed: object, variety: int = VARIETY) -> None:
+    def __init__(
+        self, table: str, *, folder: str, reply_to: str, seed: object, variety: int = VARIETY, encoded: bool = False
+    ) -> None:
         rng = random.Random(f"{seed}")
         self.reply_to = reply_to
         self._made = 0
@@ -29,6 +32,8 @@ class AppendTemplate:
         self._parts = []
         for _ in range(variety):
             file = content_file(make_facts(rng), _PATH_MARK)
+            if encoded:
+                file = with_encoded_metrics(file)
             intent = Append(intent_id=_ID_MARK, table=table, data_files=(file,), reply_to=reply_to)
             before, _, rest = encode_intent(intent).partition(_ID_MARK.encode())
             middle, _, after = rest.partition(_PATH_MARK.encode())

@@ -51,6 +51,8 @@ def sample(kind: Any, *, whole: bool) -> Any:
             return {"k": sample(value, whole=whole)}
         case msgspec.inspect.StrType():
             return ID
+        case msgspec.inspect.BytesType():
+            return "AAAA"
         case msgspec.inspect.BoolType():
             return True
         case msgspec.inspect.FloatType():
