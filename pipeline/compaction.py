@@ -194,13 +194,25 @@ class _Run:
         self._tell("planned")
         for part in commits_of(groups, max_commits=self._max_commits):
             waiting = list(part)
+            status: GroupStatus = "conflict"
             for _ in range(self._attempts):
-                waiting = self._rewrite(waiting)
+                try:
+                    waiting = self._rewrite(waiting)
+                except FirnError as error:  # the other groups may fare better
+                    status, waiting = "failed", self._unsettled(waiting, str(error))
+                    break
                 if not waiting:
                     break
             for group in waiting:
-                self._settle(group, "conflict")
+                self._settle(group, status)
         return tuple(self._settled[number] for number in sorted(self._settled))
+
+    def _unsettled(self, groups: Sequence[FileGroup], message: str) -> list[FileGroup]:
+        """Those of the groups that are not settled, with what stopped them."""
+        left = [group for group in groups if group.number not in self._settled]
+        for group in left:
+            self._standings[group.number].message = message
+        return left
 
     def _rewrite(self, groups: Sequence[FileGroup]) -> list[FileGroup]:
         """Write the groups from the newest snapshot and commit them; those that lost to another commit."""

@@ -12,12 +12,10 @@ from firn.coordinator.client.intents import new_intent_id
 from firn.coordinator.client.table_view import TableView
 from firn.model.errors import CorruptFile, NotFound
 from firn.model.intent import ContentFile
-from firn.model.reserved import METADATA_COLUMNS
 from firn.model.scan_plan import FileScanTask
-from firn.model.schema import Schema
 from firn.model.snapshot import Snapshot
 from firn.model.table_properties import TARGET_FILE_SIZE_BYTES
-from firn.model.types import StructType
+from firn.pipeline.compaction_copy import copied, is_shown_by_spark
 from firn.pipeline.compaction_layout import Layout
 from firn.pipeline.compaction_plan import FileGroup, group_files
 from firn.pipeline.compaction_rules import CompactionRules
@@ -25,7 +23,7 @@ from firn.pipeline.connection import Connection
 from firn.pipeline.scan_frames import scan_frame
 from firn.pipeline.submission import job_of
 from firn.pipeline.write_job import FILE_COLUMN, WriteTask, decode_files
-from firn.pipeline.write_target import LINEAGE, WriteTarget
+from firn.pipeline.write_target import WriteTarget
 from firn.storage.manifest_reader import StoredManifests
 from firn.storage.table_scan import plan_scan
 
@@ -90,17 +88,15 @@ def write_group(
     )
     sized = {**view.metadata.properties, TARGET_FILE_SIZE_BYTES.name: str(rules.write_max_bytes)}
     target = msgspec.structs.replace(target, metadata=msgspec.structs.replace(target.metadata, properties=sized))
-    extra = tuple(METADATA_COLUMNS[name] for name in LINEAGE) if lineage else ()
     with job_of(connection, target):
-        rows = scan_frame(
-            spark,
-            group.tasks,
-            metadata=view.metadata,
-            projection=Schema(schema_id=view.schema.schema_id, struct=StructType((*view.schema.fields, *extra))),
-            connection=connection,
-        )
-        arranged = layout.arranged(rows, group=group, target=target)
-        files = decode_files(row[0] for row in arranged.mapInArrow(WriteTask(target), FILE_COLUMN).collect())
+        if is_shown_by_spark(target.schema):
+            rows = scan_frame(
+                spark, group.tasks, metadata=view.metadata, projection=target.schema, connection=connection
+            )
+            written = layout.arranged(rows, group=group, target=target).mapInArrow(WriteTask(target), FILE_COLUMN)
+        else:
+            written = copied(spark, group.tasks, target, outputs=group.outputs)
+        files = decode_files(row[0] for row in written.collect())
         require_all_rows(group.tasks, files)
     return WrittenGroup(group=group, files=tuple(files))
 

@@ -17,6 +17,7 @@ from firn.model.metadata import TableMetadata
 from firn.model.sorting import UNSORTED, SortBy, SortOrder, replace_order
 from firn.pipeline.compaction_plan import FileGroup
 from firn.pipeline.distribution import distribute, partition_keys
+from firn.pipeline.spark_types import spark_schema
 from firn.pipeline.write_target import WriteTarget
 from firn.pipeline.z_order import SAMPLE_ROWS, ZOrder, z_fields
 
@@ -36,7 +37,13 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, strategy: Strategy, by: Sequence[str | SortBy], metadata: TableMetadata) -> Layout:
-        """The layout that is asked for. Raises InvalidInput for columns that do not fit the strategy or the table."""
+        """The layout that is asked for.
+
+        Raises InvalidInput for columns that do not fit the strategy or the table, Unsupported for a table that Spark
+        cannot sort because it has no types for its columns.
+        """
+        if strategy != "bin-pack":
+            spark_schema(metadata.current_schema)
         match strategy:
             case "bin-pack":
                 if by:

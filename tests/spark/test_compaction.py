@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import struct
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from firn.coordinator.client import TableView
 from firn.model.datafile import DataFile
-from firn.model.errors import InvalidInput
+from firn.model.errors import InvalidInput, Unsupported
 from firn.model.expressions.filter_text import filter_from_text
 from firn.model.sorting import SortBy
 from firn.model.types import LONG
@@ -21,8 +23,9 @@ from firn.pipeline.compaction_rules import rules_of
 from firn.pipeline.row_level import delete_where, update
 from firn.pipeline.writes import append
 from firn.storage.manifest_reader import StoredManifests
+from firn.storage.scan_rows import scan_rows
 from firn.storage.table_scan import plan_scan
-from tests.spark.by_hand import append_rows, data_files, delete_equal, delete_files, delete_positions
+from tests.spark.by_hand import append_rows, data_files, delete_equal, delete_files, delete_positions, written
 from tests.spark.lake import Lake, committed
 from tests.spark.test_row_level import row_ids, same_for_all
 
@@ -128,6 +131,30 @@ def test_files_of_an_older_spec_move_to_the_newer_one(lake: Lake) -> None:
     assert {file.spec_id for file in files} == {lake.view(table).spec.spec_id}
     assert len(files) == 6
     assert same_for_all(lake, table) == before
+
+
+def test_columns_that_spark_has_no_type_for_are_copied(lake: Lake) -> None:
+    table = lake.create({"id": "long", "place": "geometry"}, version=3)
+    for start in (0, 5, 10):
+        places = [struct.pack("<BIdd", 1, 1, float(i), 0.5) for i in range(start, start + 5)]
+        rows = pa.record_batch({"id": pa.array(range(start, start + 5)), "place": pa.array(places, pa.binary())})
+        lake.client.append(table, written(lake, table, rows)).committed(60)
+    delete_equal(lake, table, "id", [3])
+    committed(delete_where(lake.spark, table, "id = 7", mode="merge-on-read"))
+    before = _rows(lake, table, "id", "place", "_row_id", "_last_updated_sequence_number")
+    assert len(before) == 13
+    outcome = compacted(lake, table)
+    assert (outcome.files_before, outcome.files_after) == (3, 1)
+    assert _rows(lake, table, "id", "place", "_row_id", "_last_updated_sequence_number") == before
+    with pytest.raises(Unsupported, match="geometry"):
+        compact(lake.spark, table, strategy="sort", by=("id",))
+
+
+def _rows(lake: Lake, table: str, *columns: str) -> list[tuple[Any, ...]]:
+    """The rows by firn's own reader, without Spark."""
+    metadata, files = lake.view(table).metadata, lake.connection.store()
+    plan = plan_scan(metadata, files=StoredManifests(files), columns=columns)
+    return sorted(tuple(row.values()) for part in scan_rows(plan, metadata, files=files) for row in part)
 
 
 @pytest.mark.long
