@@ -16,16 +16,12 @@ from redis.backoff import NoBackoff
 
 from firn.storage.intent_streams import (
     DEAD_LETTER_FIELD,
-    DEAD_LETTERS_LENGTH_MAX,
     EVENT_FIELD,
-    EVENTS_LENGTH_MAX,
     FIRST_ID,
     GROUP,
     INTENT_FIELD,
     OUTCOME_FIELD,
     PAYLOAD_BYTES_MAX,
-    REPLY_LENGTH_MAX,
-    REPLY_TTL_S,
     Book,
     Delivered,
     Entry,
@@ -42,7 +38,7 @@ from firn.storage.intent_streams import (
 from firn.storage.redis_books import RedisBooks
 from firn.storage.redis_claims import RedisClaims
 from firn.storage.redis_errors import redis_errors
-from firn.storage.redis_settle import SCRIPT, arguments_of, keys_of
+from firn.storage.redis_telling import RedisTelling
 from firn.storage.redis_vitals import INFO_SECTIONS, RedisVitals, vitals_of
 
 CONNECT_TIMEOUT_S: Final = 5.0
@@ -95,8 +91,7 @@ class RedisStreams:
         self._groups_created = 0
         self._claims = RedisClaims(self._redis, self._names)
         self._books = RedisBooks(self._redis, cluster=cluster)
-        self._scripts = not cluster
-        self._settle_script: Any = None if cluster else self._redis.register_script(SCRIPT)
+        self._telling = RedisTelling(self._redis, self._names, cluster=cluster)
 
     @property
     def names(self) -> StreamNames:
@@ -162,42 +157,10 @@ class RedisStreams:
         events: Sequence[bytes] = (),
         places: Mapping[str, bytes | None] | None = None,
     ) -> None:
-        if self._scripts:
-            arguments = arguments_of(batch, events=events, places=places or {}, names=self._names)
-            async with redis_errors("settle", write=True):
-                try:
-                    _log_refused(await self._settle_script(keys=keys_of(self._names), args=arguments))
-                except (rx.NoPermissionError, rx.ResponseError) as error:
-                    if not isinstance(error, rx.NoPermissionError) and "unknown command" not in str(error):
-                        raise
-                else:
-                    return
-            self._scripts = False
-            _log.warning("streams.no-scripts", hint="allow +evalsha and +script|load: outcomes are sent faster then")
-        await self.publish(events)
-        await self.announce_tables(places or {})
-        if not batch:
-            return
-        async with redis_errors("settle", write=True):
-            if self._cluster:
-                await self._settle_in_cluster(batch)
-                return
-            # One MULTI: a server without memory refuses all of it, and nothing is acknowledged that was not told.
-            pipeline = self._redis.pipeline(transaction=True)
-            for told in batch:
-                self._tell(pipeline, told)
-            for told in batch:
-                pipeline.xack(self._names.intents(told.shard), GROUP, told.entry_id)
-            _log_refused(await pipeline.execute(raise_on_error=False))
+        await self._telling.settle(batch, events=events, places=places or {})
 
     async def publish(self, events: Sequence[bytes]) -> None:
-        if not events:
-            return
-        async with redis_errors("publish", write=True):
-            pipeline = self._redis.pipeline(transaction=False)
-            for event in events:
-                pipeline.xadd(self._names.events, {EVENT_FIELD: event}, maxlen=EVENTS_LENGTH_MAX, approximate=True)
-            await pipeline.execute()
+        await self._telling.publish(events)
 
     async def outcome(self, intent_id: str) -> bytes | None:
         return await self._get("outcome", self._names.outcome(intent_id))
@@ -330,16 +293,7 @@ class RedisStreams:
         return await self._get("settings", self._names.settings)
 
     async def announce_tables(self, places: Mapping[str, bytes | None]) -> None:
-        if not places:
-            return
-        async with redis_errors("announce_tables", write=True):
-            pipeline = self._redis.pipeline(transaction=False)
-            for name, place in places.items():
-                if place is None:
-                    pipeline.delete(self._names.table(name))
-                else:
-                    pipeline.set(self._names.table(name), place)
-            await pipeline.execute()
+        await self._telling.announce_tables(places)
 
     async def table(self, name: str) -> bytes | None:
         return await self._get("table", self._names.table(name))
@@ -413,45 +367,6 @@ class RedisStreams:
                 raise
             return None
         return next((group for group in groups if _text(group["name"]) == GROUP), None)
-
-    def _tell(self, pipeline: Any, told: Settlement) -> None:
-        if told.intent_id is not None:
-            pipeline.set(self._names.outcome(told.intent_id), told.outcome, ex=told.outcome_ttl_s)
-        if told.reply_to is not None and self._names.is_reply(told.reply_to):
-            pipeline.xadd(told.reply_to, {OUTCOME_FIELD: told.outcome}, maxlen=REPLY_LENGTH_MAX, approximate=True)
-            pipeline.expire(told.reply_to, REPLY_TTL_S)
-        if told.event is not None:
-            pipeline.xadd(self._names.events, {EVENT_FIELD: told.event}, maxlen=EVENTS_LENGTH_MAX, approximate=True)
-        if told.dead_letter is not None:
-            fields = {DEAD_LETTER_FIELD: told.dead_letter}
-            pipeline.xadd(self._names.dead_letters, fields, maxlen=DEAD_LETTERS_LENGTH_MAX, approximate=True)
-
-    async def _settle_in_cluster(self, batch: Sequence[Settlement]) -> None:
-        pipeline = self._redis.pipeline(transaction=False)
-        for told in batch:
-            self._tell(pipeline, told)
-        results = await pipeline.execute(raise_on_error=False)
-        for error in results:
-            if isinstance(error, Exception) and not _is_wrong_type(error):
-                raise error
-        _log_refused(results)
-        pipeline = self._redis.pipeline(transaction=False)
-        for told in batch:
-            pipeline.xack(self._names.intents(told.shard), GROUP, told.entry_id)
-        await pipeline.execute()
-
-
-def _is_wrong_type(error: object) -> bool:
-    return isinstance(error, rx.ResponseError) and "WRONGTYPE" in str(error)
-
-
-def _log_refused(results: Sequence[object]) -> None:
-    """A writer's reply stream that is no stream costs that writer its reply, and nobody anything else."""
-    for error in results:
-        if isinstance(error, bytes):  # as the script says it
-            _log.warning("streams.not-told", error=error.decode(errors="replace"))
-        elif isinstance(error, Exception):
-            _log.warning("streams.not-told", error=str(error))
 
 
 def _standing(
