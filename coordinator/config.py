@@ -105,7 +105,7 @@ class DaemonSettings(_Section, frozen=True, kw_only=True):
     """Unique among daemons; empty: made of host and process id."""
     shards: int = 16
     """Number of intent streams; the same for all daemons."""
-    lease_idle_s: float = 2.0
+    lease_idle_s: float = 10.0
     """How long an idle lane keeps its table's lock."""
     drain_s: float = 20.0
     """How long SIGTERM waits for batches under way."""

@@ -12,6 +12,7 @@ import itertools
 import socket
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -31,6 +32,9 @@ from firn.storage.locations import FILE_SCHEME, scheme_of
 
 LENGTH_BYTES: Final = 4
 """Each message begins with the length of its head, big-endian."""
+
+PARALLEL_WRITES: Final = 32
+"""Batches, each of another table, that are written at once to stores other than the local one."""
 
 _ERRORS: Final[dict[str, type[FirnError]]] = {
     error.__name__: error
@@ -66,14 +70,15 @@ class FileWrites(Protocol):
 
 
 class ThreadWrites:
-    """In a worker thread."""
+    """In threads of their own: they wait for a store most of the time, and what else needs a thread must not wait."""
 
     def __init__(self, files: FileStore) -> None:
         self._files = files
+        self._threads = ThreadPoolExecutor(PARALLEL_WRITES, thread_name_prefix="firn-writes")
 
     async def create_all(self, files: Sequence[tuple[str, bytes]]) -> None:
         """As `FileStore.create_all`."""
-        await asyncio.to_thread(self._files.create_all, files)
+        await asyncio.get_running_loop().run_in_executor(self._threads, self._files.create_all, files)
 
 
 class ProcessWrites:
