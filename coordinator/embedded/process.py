@@ -64,6 +64,11 @@ class GuardedProcess:
         """Whether the server has not ended; a paused one runs."""
         return self._guardian.poll() is None
 
+    @property
+    def exit_code(self) -> int | None:
+        """How the server ended, 128 and more for a signal; None while it runs."""
+        return self._guardian.poll()
+
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the server; nothing happens if it has ended."""
         if self.running:

@@ -25,6 +25,7 @@ from kazoo.client import KazooClient
 
 from firn.coordinator.client import Client
 from firn.coordinator.embedded import RedisServer, ZooKeeperServer
+from firn.coordinator.embedded.process import GuardedProcess
 from firn.coordinator.embedded.server import free_port
 from firn.model.outcome import Committed
 from firn.storage.intent_streams import DEAD_LETTER_FIELD, EVENT_FIELD, GROUP, StreamNames
@@ -60,7 +61,7 @@ class DaemonProcess:
         self.port = free_port()
         self._folder = folder
         self._environment = {**environment, "FIRN_HTTP_PORT": str(self.port)}
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: GuardedProcess | None = None
         self._lives = 0
 
     @property
@@ -76,13 +77,15 @@ class DaemonProcess:
 
     def start(self, *, ready: bool = True) -> Self:
         """Begin a life; with `ready`, wait until it says that it can commit."""
-        assert self._process is None or self._process.poll() is not None
+        assert not self.running
         self._lives += 1
         with self.log_path(self._lives).open("wb") as log:
-            self._process = subprocess.Popen(
+            self._process = GuardedProcess(  # ends with the tests, also if they are killed
                 [sys.executable, "-m", "firn", "serve"],
-                env=self._environment, cwd=self._folder, stdout=log, stderr=log, start_new_session=True,
-            )  # fmt: skip
+                folder=self._folder,
+                log=log,
+                environment=self._environment,
+            )
         if ready:
             self.wait_ready()
         return self
@@ -92,7 +95,7 @@ class DaemonProcess:
         ends_at = time.monotonic() + timeout_s
         while time.monotonic() < ends_at:
             assert self._process is not None
-            code = self._process.poll()
+            code = self._process.exit_code
             assert code is None, f"{self.name} ended with {code}:\n{self.log()[-3000:]}"
             if self.get("/readyz") is not None:
                 return
@@ -136,7 +139,7 @@ class DaemonProcess:
     @property
     def running(self) -> bool:
         """Whether the process is there."""
-        return self._process is not None and self._process.poll() is None
+        return self._process is not None and self._process.running
 
     def end(self) -> None:
         """End it whatever state it is in."""
@@ -173,11 +176,14 @@ class DaemonProcess:
 
     def _signal(self, number: signal.Signals) -> None:
         assert self._process is not None
-        self._process.send_signal(number)
+        self._process.signal(number)
 
     def _wait(self, timeout_s: float = EXIT_S) -> int:
         assert self._process is not None
-        return self._process.wait(timeout_s)
+        assert self._process.wait(timeout_s), f"{self.name} is still there after {timeout_s:g} s"
+        code = self._process.exit_code
+        assert code is not None
+        return code
 
 
 class Stack:
