@@ -10,12 +10,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
 from tests.interop.features import ICEBERG_JAVA
 
-ARTIFACT: Final = "iceberg-spark-runtime-4.1_2.13"
+SPARK: Final = ".".join(pyspark.__version__.split(".")[:2])
+ARTIFACT: Final = f"iceberg-spark-runtime-{SPARK}_2.13"
 COORDINATE: Final = f"org.apache.iceberg:{ARTIFACT}:{ICEBERG_JAVA}"
 REPOSITORY: Final = Path.home() / ".m2" / "repository"
 JAR_VARIABLE: Final = "FIRN_ICEBERG_SPARK_RUNTIME"

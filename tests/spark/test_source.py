@@ -5,8 +5,11 @@ from __future__ import annotations
 import pyspark.sql.functions as F  # noqa: N812 - what everybody calls it
 import pytest
 from pyspark.errors import PySparkException
+from pyspark.sql import datasource as spark_source
+from pyspark.sql.types import StructType
 
-from firn.pipeline.data_source import register
+from firn.model.errors import Unsupported
+from firn.pipeline.data_source import FirnSource, register
 from firn.pipeline.streams import stream_to
 from tests.spark.lake import Lake
 
@@ -49,7 +52,23 @@ def test_a_write_that_fails_leaves_table_and_folder_as_they_were(lake: Lake) -> 
     assert lake.files_on_disk(table) == []
 
 
-@pytest.mark.parametrize("sink", ["source", "foreach-batch"])
+ARROW_STREAMS = hasattr(spark_source, "DataSourceStreamArrowWriter")
+"""Whether Spark hands streams over in Arrow batches: from 4.1 on."""
+
+
+def test_a_spark_without_such_streams_is_told_what_to_use_instead(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(spark_source, "DataSourceStreamArrowWriter", raising=False)
+    with pytest.raises(Unsupported, match="stream_to"):
+        FirnSource({"table": "db.t"}).streamWriter(StructType(), overwrite=False)
+
+
+@pytest.mark.parametrize(
+    "sink",
+    [
+        pytest.param("source", marks=pytest.mark.skipif(not ARROW_STREAMS, reason="needs Spark 4.1")),
+        "foreach-batch",
+    ],
+)
 def test_a_stream_that_is_started_again_writes_every_row_once(lake: Lake, sink: str, tmp_path) -> None:
     register(lake.spark)
     table = lake.create({"id": "long", "at": "timestamptz"})
