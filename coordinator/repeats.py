@@ -13,6 +13,7 @@ import msgspec
 from firn.coordinator.decisions import Decisions
 from firn.coordinator.pending import Pending
 from firn.coordinator.replay.decision import Refused
+from firn.model.intent import digest_as_spelled
 from firn.model.outcome import Outcome
 
 
@@ -51,7 +52,7 @@ def sort_out(decisions: Decisions, batch: Sequence[Pending]) -> Sorted:
     for pending in batch:
         intent = pending.decoded.intent
         known = decisions.find(intent.intent_id)
-        if known is not None and known.digest == pending.decoded.digest:
+        if known is not None and known.digest in {pending.decoded.digest, digest_as_spelled(intent)}:
             result.repeats.append((pending, decisions.decided(known, intent.intent_id).outcome))
         elif known is not None:
             result.reused.append((pending, _reused(known.digest, pending)))

@@ -7,8 +7,9 @@ An intent is the operation, its files and the assumptions it was planned under; 
 
 from __future__ import annotations
 
+import functools
 import hashlib
-from typing import Final, get_args
+from typing import Any, Final, get_args
 
 import msgspec
 
@@ -60,6 +61,7 @@ __all__ = [
     "ValueMap",
     "WrittenManifest",
     "added_files",
+    "digest_as_spelled",
     "digest_of",
     "encode_intent",
     "removed_delete_files",
@@ -102,8 +104,46 @@ def digest_of(intent: Intent) -> str:
 
     The first two are left out because a writer that restarts may resubmit the same intent from another process.
     """
+    return digest_as_spelled(with_defaults_left_out(intent))
+
+
+def digest_as_spelled(intent: Intent) -> str:
+    """As `digest_of`, but a member that is spelled out at its default counts: so did it with older firns."""
     bare = msgspec.structs.replace(intent, reply_to=None, traceparent=None, digest=None)
     return hashlib.blake2b(_CANONICAL.encode(bare), digest_size=16).hexdigest()
+
+
+def with_defaults_left_out(intent: Intent) -> Intent:
+    """The same intent, encoded without the members that are at their defaults.
+
+    msgspec leaves a member out that *is* its default; text that was read from JSON only equals it.
+    """
+    changed: dict[str, Any] = _spelled_out(intent)
+    if isinstance(intent, Transaction):
+        members = [with_defaults_left_out(member) for member in intent.members]
+        if any(new is not old for new, old in zip(members, intent.members, strict=True)):
+            changed["members"] = tuple(members)
+        unchanged = [(one, _spelled_out(one)) for one in intent.unchanged]
+        if any(spelled for _, spelled in unchanged):
+            changed["unchanged"] = tuple(msgspec.structs.replace(one, **spelled) for one, spelled in unchanged)
+    return msgspec.structs.replace(intent, **changed) if changed else intent
+
+
+def _spelled_out(struct: msgspec.Struct) -> dict[str, Any]:
+    """Members that equal their default without being it, each with its default."""
+    found = {}
+    for name, default in _text_defaults(type(struct)):
+        value = getattr(struct, name)
+        if value is not default and value == default:
+            found[name] = default
+    return found
+
+
+@functools.cache
+def _text_defaults(kind: type[msgspec.Struct]) -> tuple[tuple[str, str], ...]:
+    """The members of a struct that are text by default."""
+    fields = msgspec.structs.fields(kind)
+    return tuple((field.name, field.default) for field in fields if isinstance(field.default, str))
 
 
 def added_files(intent: Operation) -> tuple[ContentFile, ...]:

@@ -25,6 +25,7 @@ from firn.model.intent import (
     RenameTable,
     Replace,
     added_files,
+    digest_as_spelled,
     digest_of,
     encode_intent,
     removed_delete_files,
@@ -316,7 +317,7 @@ def _check_maps(file: ContentFile, *, where: str) -> None:
 
 def _checked_digest(intent: Intent) -> str:
     digest = digest_of(intent)
-    if intent.digest is not None and intent.digest != digest:
+    if intent.digest is not None and intent.digest != digest and intent.digest != digest_as_spelled(intent):
         raise InvalidIntent(
             f"is {intent.digest[:64]!r} but the content gives {digest}: the entry was damaged or made by another rule",
             rule="digest-mismatch",
