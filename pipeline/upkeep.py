@@ -11,7 +11,7 @@ import msgspec
 
 from firn.coordinator.client.sync_client import Client
 from firn.coordinator.client.table_view import CHROOT, TableView
-from firn.model.errors import InvalidInput, Misconfigured, NotFound
+from firn.model.errors import CorruptFile, Misconfigured, NotFound
 from firn.model.limits import Limits
 from firn.model.metadata import TableMetadata
 from firn.pipeline.connection import OUTCOME_TIMEOUT_S, Connection
@@ -122,7 +122,7 @@ class Upkeep:
         location = pointer.metadata_location
         data = self.files.read(location, bytes_max=self.limits.metadata_bytes_max)
         if pointer.metadata_digest is not None and digest_of_bytes(data) != pointer.metadata_digest:
-            raise InvalidInput("the file is not what the table's pointer says", where=location)
+            raise CorruptFile(location, "is not the file that the table's pointer names: its digest is another")
         metadata = decode_metadata(data, location=location)
         if metadata.table_uuid != pointer.uuid:
             raise NotFound(f"{location} is of table {metadata.table_uuid}, the pointer of {name!r} says {pointer.uuid}")
