@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Mapping
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -17,6 +17,13 @@ from firn.storage.pauses import Pauses
 from firn.storage.pointers import Pointers
 
 T = TypeVar("T")
+U = TypeVar("U")
+
+ANSWER_S: Final = 3.0
+"""How long a server is waited for: whoever looks wants to know that it does not answer."""
+
+NOT_KNOWN: Final = "?"
+"""Who reads a shard, while nobody can say."""
 
 
 class Member(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
@@ -60,14 +67,17 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
 async def fleet_of(
     *, membership: Membership, pointers: Pointers, pauses: Pauses, streams: IntentStreams, shards: int
 ) -> Fleet:
-    """Look at everything. A server that does not answer is a trouble, not an error."""
+    """Look at everything. A server that does not answer, or not in time, is a trouble, not an error."""
     troubles: list[str] = []
-    owners: dict[int, str] = await _told(membership.owners(), {}, troubles)
-    ids: list[str] = await _told(membership.members(), [], troubles)
-    tables: list[str] = await _told(pointers.list(), [], troubles)
-    paused: dict[str, Pause] = await _told(pauses.all(), {}, troubles)
+    known, ids, tables, paused, lags = await asyncio.gather(
+        _told(membership.owners(), None, troubles, server="ZooKeeper"),
+        _told(membership.members(), [], troubles, server="ZooKeeper"),
+        _told(pointers.list(), [], troubles, server="ZooKeeper"),
+        _told(pauses.all(), {}, troubles, server="ZooKeeper"),
+        _told(asyncio.gather(*(streams.lag(shard) for shard in range(shards))), None, troubles, server="Redis"),
+    )
+    owners: Mapping[int, str] = dict.fromkeys(range(shards), NOT_KNOWN) if known is None else known
     members = await asyncio.gather(*(_member(membership, member, owners) for member in ids))
-    lags = await _told(asyncio.gather(*(streams.lag(shard) for shard in range(shards))), None, troubles)
     now_ms = time.time() * 1000
     looked_at = []
     for number in range(shards):
@@ -88,19 +98,23 @@ async def fleet_of(
     )  # fmt: skip
 
 
-async def _told(work: Awaitable[T], otherwise: T, troubles: list[str]) -> T:
+async def _told(work: Awaitable[T], otherwise: U, troubles: list[str], *, server: str) -> T | U:
     try:
-        return await work
+        async with asyncio.timeout(ANSWER_S):
+            return await work
     except FirnError as error:
         troubles.append(str(error))
-        return otherwise
+    except TimeoutError:
+        troubles.append(f"{server} does not answer within {ANSWER_S:g} s: nothing is committed without it")
+    return otherwise
 
 
 async def _member(membership: Membership, member: str, owners: Mapping[int, str]) -> Member:
     shards = tuple(shard for shard, owner in owners.items() if owner == member)
     try:
-        told = msgspec.json.decode(await membership.info(member))
-    except (FirnError, msgspec.DecodeError):
+        async with asyncio.timeout(ANSWER_S):
+            told = msgspec.json.decode(await membership.info(member))
+    except (FirnError, TimeoutError, msgspec.DecodeError):
         told = {}  # it has just gone, or it is of another version
     if not isinstance(told, dict):
         told = {}

@@ -55,31 +55,59 @@ def secrets_in(folder: Path) -> Path:
     return folder
 
 
+class ShippedRedis:
+    """Redis as ``deploy/redis/start.sh`` starts it, over several lives on the same folder."""
+
+    def __init__(self, folder: Path, secrets: Path) -> None:
+        self.port = free_port()
+        self._folder = folder
+        self._secrets = secrets
+        self._process: subprocess.Popen[bytes] | None = None
+        (folder / "bin").mkdir()
+        (folder / "bin" / "redis-server").symlink_to(programs.redis_server())
+
+    def start(self, *arguments: str) -> None:
+        """Begin a life, with further arguments of redis-server; wait until it answers."""
+        environment = {
+            "PATH": f"{self._folder / 'bin'}{os.pathsep}{os.environ['PATH']}",
+            "FIRN_SECRETS": str(self._secrets),
+            "FIRN_REDIS_ETC": str(DEPLOY / "redis"),
+            "FIRN_ACL": str(self._folder / "users.acl"),
+        }
+        command = ["sh", str(DEPLOY / "redis" / "start.sh"), "--port", str(self.port), "--bind", "127.0.0.1"]
+        with (self._folder / "redis.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [*command, "--dir", str(self._folder), *arguments],
+                env=environment, cwd=self._folder, stdout=log, stderr=log,
+            )  # fmt: skip
+        wait_until(self._answers, what="Redis answers")
+
+    def kill(self) -> None:
+        """End it as a crash does."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def _answers(self) -> bool:
+        assert self._process is not None
+        assert self._process.poll() is None, (self._folder / "redis.log").read_text()
+        with user_of(self.port, self._secrets, "reader") as client:
+            try:
+                return bool(client.ping())
+            except redis.ConnectionError:
+                return False
+
+
 @contextmanager
 def shipped_redis(folder: Path, secrets: Path) -> Iterator[int]:
-    """Redis as ``deploy/redis/start.sh`` starts it; the port."""
-    port = free_port()
-    (folder / "bin").mkdir()
-    (folder / "bin" / "redis-server").symlink_to(programs.redis_server())
-    environment = {
-        "PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}",
-        "FIRN_SECRETS": str(secrets),
-        "FIRN_REDIS_ETC": str(DEPLOY / "redis"),
-        "FIRN_ACL": str(folder / "users.acl"),
-    }
-    command = ["sh", str(DEPLOY / "redis" / "start.sh"), "--port", str(port), "--bind", "127.0.0.1"]
-    with running([*command, "--dir", str(folder)], environment=environment, log=folder / "redis.log") as process:
-
-        def answers() -> bool:
-            assert process.poll() is None, (folder / "redis.log").read_text()
-            with user_of(port, secrets, "reader") as client:
-                try:
-                    return bool(client.ping())
-                except redis.ConnectionError:
-                    return False
-
-        wait_until(answers, what="Redis answers")
-        yield port
+    """A Redis of one life; the port."""
+    server = ShippedRedis(folder, secrets)
+    try:
+        server.start()
+        yield server.port
+    finally:
+        server.kill()
 
 
 def url_of(port: int, secrets: Path, user: str) -> str:

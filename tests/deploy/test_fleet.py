@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,41 +9,11 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 
 from firn.coordinator.client import Client
-from tests.acceptance.stack import SCHEMA, DaemonProcess
-from tests.deploy.servers import DEPLOY, Quorum, url_of, wait_until
+from tests.acceptance.stack import SCHEMA
+from tests.deploy.fleet import Fleet
+from tests.deploy.servers import Quorum, url_of, wait_until
 
 pytestmark = pytest.mark.acceptance
-
-
-class Fleet:
-    """Two daemons on the shipped configuration; only addresses and the warehouse are this machine's."""
-
-    def __init__(self, folder: Path, *, redis_port: int, secrets: Path, quorum: Quorum) -> None:
-        self._folder = folder
-        url = folder / "redis-url"
-        url.write_text(url_of(redis_port, secrets, "daemon"))
-        self.environment = {
-            **{name: value for name, value in os.environ.items() if not name.startswith("FIRN_")},
-            "FIRN_CONFIG": str(DEPLOY / "firn.toml"),
-            "FIRN_REDIS_URL_FILE": str(url),
-            "FIRN_ZOOKEEPER_AUTH_FILE": str(secrets / "zookeeper-auth"),
-            "FIRN_HTTP_TOKEN_FILE": str(secrets / "http-token"),
-            "FIRN_HTTP_HOST": "127.0.0.1",
-            "FIRN_ZOOKEEPER": quorum.hosts,
-            "FIRN_WAREHOUSE": str(folder / "warehouse"),
-        }
-        self.daemons = [
-            DaemonProcess(name, folder, {**self.environment, "FIRN_DAEMON_ID": name}) for name in ("firn-a", "firn-b")
-        ]
-
-    def firn(self, *arguments: str) -> str:
-        """The output of a `firn` command that must succeed."""
-        done = subprocess.run(
-            [sys.executable, "-m", "firn", *arguments],
-            env=self.environment, cwd=self._folder, capture_output=True, text=True, timeout=60, check=False,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        return done.stdout
 
 
 def test_the_fleet_commits_with_a_zookeeper_and_a_daemon_gone(

@@ -9,9 +9,11 @@ from contextlib import asynccontextmanager
 import aiohttp
 import pytest
 
+from firn.coordinator import fleet
 from firn.coordinator.http_server import SHUTDOWN_S
 from firn.coordinator.pages.live import BACKLOG_MAX, Happened, LiveEvents
 from firn.model.errors import Unavailable
+from firn.storage.membership import Membership
 from firn.storage.memory_streams import MemoryStreams
 from tests.unit.coordinator.workbench import TABLE, Workbench, append, create, delete
 
@@ -191,3 +193,19 @@ async def test_an_open_page_does_not_hold_up_the_daemons_end() -> None:
             ends_at = asyncio.get_running_loop().time() + SHUTDOWN_S
         assert asyncio.get_running_loop().time() < ends_at, "it was waited for until it was cut off"
         stream.close()
+
+
+async def test_a_server_that_keeps_silent_does_not_keep_whoever_looks_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ZooKeeper without a quorum refuses nothing, and answers nothing; nobody then knows who reads what."""
+
+    async def silence(_membership: Membership) -> dict[int, str]:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    bench = Workbench(http_port=0)
+    async with browsing(bench) as browser:
+        monkeypatch.setattr(fleet, "ANSWER_S", 0.2)
+        monkeypatch.setattr(Membership, "owners", silence)
+        page = await text_of(browser, "/")
+    assert "ZooKeeper does not answer within" in page
+    assert "nobody" not in page
