@@ -101,6 +101,11 @@ class Backlog:
         """Entries that are held back."""
         return sum(mark.count for mark in self._marks.values())
 
+    @property
+    def paused_entries(self) -> int:
+        """Those of them that are held back because their tables are paused."""
+        return sum(mark.count for table, mark in self._marks.items() if self._lanes.is_paused(table))
+
     def start_over(self) -> None:
         """Look at all that is pending, before anything new: the shard was taken over, or a reply got lost."""
         self.caught_up = False

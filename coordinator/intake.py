@@ -185,7 +185,9 @@ class Intake:
             self._metrics.pending.labels(str(shard)).set(lag.pending)
             age_s = 0.0 if lag.oldest_entry_ms is None else max(0.0, time.time() - lag.oldest_entry_ms / 1000)
             self._metrics.oldest_age_seconds.labels(str(shard)).set(age_s)
-        self._metrics.held_back_intents.set(sum(backlog.entries for backlog in self._backlogs.values()))
+        paused = sum(backlog.paused_entries for backlog in self._backlogs.values())
+        self._metrics.paused_intents.set(paused)
+        self._metrics.held_back_intents.set(sum(backlog.entries for backlog in self._backlogs.values()) - paused)
 
     async def _accept(self, entry: Entry) -> None:
         """Hand an entry, which counts as under way, to its lane, or set it aside."""

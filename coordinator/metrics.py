@@ -130,9 +130,12 @@ class Metrics:
             "firn_buffered_bytes", "Payload bytes of intents taken and not yet decided.", registry=self.registry
         )
         self.held_back_intents = Gauge(
-            "firn_held_back_intents", "Entries that wait in their streams: of paused tables, and where lanes are full.",
+            "firn_held_back_intents", "Entries of tables whose lanes are full, which wait in their streams.",
             registry=self.registry,
         )  # fmt: skip
+        self.paused_intents = Gauge(
+            "firn_paused_intents", "Entries of paused tables, which wait in their streams.", registry=self.registry
+        )
         self.tables_paused = Gauge(
             "firn_tables_paused", "Tables that an operator has paused, of all daemons; each tells the same number.",
             registry=self.registry,

@@ -41,6 +41,8 @@ def test_nothing_moves_while_a_table_is_paused_whoever_dies_and_all_is_committed
         told = len(load.told)
         other.finish(200)
         assert len(load.told) == told < load.expected, "its writers wait"
+        assert a.metric("firn_paused_intents") >= 1
+        assert a.metric("firn_held_back_intents") == 0, "no lane is full"
         assert stack.firn("resume", TABLE).returncode == 0
         load.finish(200)
         for one, table in ((load, TABLE), (other, OTHER)):
