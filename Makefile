@@ -21,7 +21,7 @@ run: $(STAMP) ## the daemon on embedded servers, its state kept in ./data
 
 test: $(STAMP) ## all tests but the long ones, those without servers first
 	$(BIN)/python -m pytest -n auto -m "$(NO_SERVERS)" $(ARGS)
-	$(BIN)/python -m pytest -m "($(SERVERS)) and not long" $(ARGS)
+	$(BIN)/python -m pytest -n auto --dist loadfile -m "($(SERVERS)) and not long" $(ARGS)
 
 SERVERS := integration or interop or acceptance or spark
 NO_SERVERS := not ($(SERVERS)) and not long

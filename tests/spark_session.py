@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -71,7 +72,10 @@ def runtime_jar() -> Path:
     jar = REPOSITORY / "org/apache/iceberg" / ARTIFACT / ICEBERG_JAVA / f"{ARTIFACT}-{ICEBERG_JAVA}.jar"
     if jar.exists():
         return jar
-    missing = _fetch()
+    REPOSITORY.mkdir(parents=True, exist_ok=True)
+    with (REPOSITORY / "firn-tests.lock").open("w") as lock:  # test processes beside each other fetch it once
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        missing = "" if jar.exists() else _fetch()
     if jar.exists():
         return jar
     reason = f"needs {COORDINATE}: {missing}; or name its jar in {JAR_VARIABLE}"
