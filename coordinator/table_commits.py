@@ -125,7 +125,7 @@ class TableCommits:
                 if not prepared.parts:
                     self._publish_unjournaled(batch, prepared.outcomes)
                     return
-                await self._write(prepared)
+                await self._write(prepared.files)
                 if await self._swap(prepared, leases, batch, retried=retried):
                     return
         raise Unavailable(f"{limits.swap_attempts_max} swaps of one batch in a row did not come off")
@@ -163,21 +163,30 @@ class TableCommits:
         return flight
 
     async def _fly(self, flight: Flight, lease: Lease, *, behind: Flight | None) -> bool:
-        """Write the files, wait for the flight before, swap; whether the batch is committed."""
+        """Write the files, wait for the flight before, swap; whether the batch is committed.
+
+        The journal segment comes last: one names as its predecessor only what was committed (`firn recover` rests on
+        that).
+        """
+        files = flight.prepared.files
+        (part,) = flight.prepared.parts
+        last = () if behind is None else tuple(file for file in files if file[0] == part.segment.location)
         try:
-            await self._write(flight.prepared)
+            await self._write([file for file in files if not last or file[0] != part.segment.location])
         finally:
             flight.files_are_written()
-        if behind is not None and not await behind.landed():
-            return False
+        if behind is not None:
+            if not await behind.landed():
+                return False
+            await self._write(last)
         won = await self._swap(flight.prepared, (lease,), flight.batch, retried=flight.retried, ahead=True)
         if not won:
             self.forget()
         return won
 
-    async def _write(self, prepared: Prepared) -> None:
-        await self._timed("write", self._shop.writes.create_all(prepared.files))
-        self._shop.metrics.count_written(prepared.files)
+    async def _write(self, files: Sequence[tuple[str, bytes]]) -> None:
+        await self._timed("write", self._shop.writes.create_all(files))
+        self._shop.metrics.count_written(files)
 
     def _new_id(self) -> str:
         return uuid7(now_ms=self._shop.wall_ms(), entropy=secrets.token_bytes(10))

@@ -12,9 +12,10 @@ import pytest
 from firn.model.errors import Unavailable
 from firn.model.intent import Append
 from firn.model.outcome import Committed, Rejected
+from firn.storage.journal import JOURNAL_FOLDER
 from firn.storage.memory_files import MemoryFiles
 from firn.storage.pointers import TABLES
-from tests.unit.coordinator.workbench import Workbench, append, create, delete
+from tests.unit.coordinator.workbench import WAREHOUSE, Workbench, append, create, delete
 
 WAIT_S = 10.0
 
@@ -94,6 +95,10 @@ async def scene() -> AsyncIterator[Scene]:
         await bench.commit(create())
         await bench.commit(append("first"))
         yield Scene(bench, files, HeldSwaps(bench.sessions["a"]))
+
+
+def segments(files: CountedFiles) -> set[str]:
+    return {info.location for info in files.list(WAREHOUSE) if f"/{JOURNAL_FOLDER}/" in info.location}
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -260,3 +265,15 @@ async def test_a_table_of_its_own_kind_is_not_foreseen():
         await asyncio.sleep(0.05)
         assert files.batches == written + 1
         await at.outcomes()
+
+
+async def test_a_journal_segment_is_written_when_the_one_it_follows_was_committed():
+    async with scene() as at:
+        before = segments(at.files)
+        await at.launch()
+        (of_a,) = segments(at.files) - before
+        assert (await at.bench.journal())[-1].location in before
+        await at.outcomes()
+        a, b = (await at.bench.journal())[-2:]
+        assert a.location == of_a
+        assert b.batch.previous_segment == of_a
