@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import lru_cache
+from typing import Final
 
 import msgspec
 
-from firn.model.errors import CorruptFile
+from firn.model.errors import CorruptFile, InvalidInput
 from firn.model.manifest import ManifestFile, Status
 from firn.storage.avro import open_avro
+from firn.storage.avro_schema import AvroSchema
+from firn.storage.avro_walk import Walk, content_of, long_of
 from firn.storage.files import FileStore
+from firn.storage.manifest_rows import check_entry_schema
+
+_STATUS: Final = (0,)
+_PATH: Final = (2, 100)
+_STATUSES: Final = frozenset(Status)
 
 
 class NamedFiles(msgspec.Struct, frozen=True):
@@ -20,7 +28,7 @@ class NamedFiles(msgspec.Struct, frozen=True):
 
 
 def files_named_by(manifest: ManifestFile, files: FileStore, *, bytes_max: int) -> NamedFiles:
-    """The files that a manifest names; no matter by which partition spec or schema.
+    """The files that a manifest names; of data or of deletes, no matter by which partition spec or schema.
 
     Avro has no end mark, and a live file that is overlooked is one that somebody deletes: so length and counts must be
     what the manifest list says. Raises CorruptFile, NotFound, Unavailable.
@@ -29,23 +37,25 @@ def files_named_by(manifest: ManifestFile, files: FileStore, *, bytes_max: int) 
     data = files.read(location, bytes_max=bytes_max)
     if len(data) != manifest.manifest_length:
         raise CorruptFile(location, f"{len(data)} bytes where the manifest list says {manifest.manifest_length}")
+    file = open_avro(data, location=location)
     live: list[str] = []
     gone: list[str] = []
-    for block in open_avro(data, location=location).read_blocks():
-        for record in block:
-            status, path = _status_and_path(record, location)
-            (gone if status == Status.DELETED else live).append(path)
+    try:
+        walk = _walk(file.schema)
+        for count, content in file.read_contents():
+            for _, (status, path) in walk.records(content, count):
+                if not status or not path or long_of(status) not in _STATUSES:
+                    raise InvalidInput(f"an entry of status {status!r} names {path!r:.80}")
+                (gone if long_of(status) == Status.DELETED else live).append(content_of(path).decode())
+    except (InvalidInput, ValueError, IndexError) as error:
+        raise CorruptFile(location, str(error)) from None
     expected = manifest.live_files_count
     if expected is not None and expected != len(live):
         raise CorruptFile(location, f"{len(live)} live files where the manifest list says {expected}")
     return NamedFiles(tuple(live), tuple(gone))
 
 
-def _status_and_path(record: dict[str, Any], location: str) -> tuple[int, str]:
-    try:
-        status, path = record["f0"], record["f2"]["f100"]
-    except (KeyError, TypeError):
-        raise CorruptFile(location, "an entry has no status or no file path") from None
-    if not isinstance(path, str) or status not in (Status.EXISTING, Status.ADDED, Status.DELETED):
-        raise CorruptFile(location, f"an entry of status {status!r:.20} names {path!r:.80}")
-    return status, path
+@lru_cache(maxsize=64)
+def _walk(schema: AvroSchema) -> Walk:
+    check_entry_schema(schema.root)
+    return Walk(schema, (_STATUS, _PATH), long=(_PATH,))
