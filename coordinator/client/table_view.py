@@ -9,9 +9,13 @@ import msgspec
 
 from firn.coordinator.client.view_found import ViewFound
 from firn.model.errors import CorruptFile, FirnError, NotFound
+from firn.model.expressions.by_id import with_column_ids
+from firn.model.expressions.expression_json import expression_to_json
+from firn.model.expressions.filter_text import filter_from_text
 from firn.model.identifiers import check_table_name
 from firn.model.limits import Limits
 from firn.model.metadata import TableMetadata
+from firn.model.operations.files import Filter
 from firn.model.partitioning import PartitionSpec
 from firn.model.schema import Schema
 from firn.storage.files import FileStore
@@ -66,6 +70,14 @@ class TableView(msgspec.Struct, frozen=True, kw_only=True):
     def snapshot_id(self) -> int | None:
         """The head of ``main``: what to plan on."""
         return self.metadata.current_snapshot_id
+
+    def filter(self, text: str, *, case_sensitive: bool = True) -> Filter:
+        """A filter on the columns that are called so now, by their ids: should one be renamed before the intent is
+        committed, and its name given to another, the filter still means the first. Raises InvalidInput.
+        """
+        expr = with_column_ids(filter_from_text(text, where="filter"), self.schema, case_sensitive=case_sensitive)
+        json: Filter = expression_to_json(expr)
+        return json
 
 
 class TableFinder:
