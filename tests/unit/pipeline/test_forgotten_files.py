@@ -66,9 +66,9 @@ STEPS = st.lists(
 )
 
 
-@given(steps=STEPS, portion_files=st.sampled_from([1, 2, 100]))
-def test_exactly_what_nothing_reaches_is_removed(steps, portion_files):
-    history = History()
+@given(steps=STEPS, portion_files=st.sampled_from([1, 2, 100]), version=st.sampled_from([2, 3, 1]))
+def test_exactly_what_nothing_reaches_is_removed(steps, portion_files, version):
+    history = History(version=version)
     removed = []
     for step, number, branch in steps:
         match step:
@@ -218,3 +218,16 @@ def test_snapshots_that_were_made_minutes_ago_leave_their_files_to_the_next_remo
     assert Removing(history.now, history.files, limits=Limits()).run(made_ms + SNAPSHOT_GRACE_MS).count == 0
     later = Removing(history.now, history.files, limits=Limits()).run(made_ms + SNAPSHOT_GRACE_MS + 1)
     assert later.removed == {"content files": 1, "manifests": 1, "manifest lists": 1}
+
+
+def test_delete_files_go_with_the_snapshots_that_had_them():
+    history = History(version=3)
+    data = history.file()
+    history.commit(data)
+    vector = history.table.vector(data, [0])
+    history.commit(vector)
+    history.commit(removed=[vector])
+    history.expire([1, 2])
+    assert vector.file_path in history.stored()
+    assert tidy(history).removed["content files"] == 1
+    assert history.stored() == history.reachable()
