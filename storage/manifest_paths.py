@@ -45,14 +45,9 @@ def live_paths(data: bytes, *, manifest: ManifestFile, limits: AvroLimits = DEFA
         for count, content in file.read_contents():
             for _, (stored_status, kind, stored_path, file_format, stored_rows, size) in walk.records(content, count):
                 status = _STATUSES.get(stored_status or b"")
-                if status is None or not stored_path or not file_format or not stored_rows or not size:
-                    raise InvalidInput("an entry without status, location, format, rows or size")
-                path, row_count = content_of(stored_path).decode(), long_of(stored_rows)
-                if kind not in _DATA:
-                    raise InvalidInput(f"a file in a manifest of data that is none: {path!r:.200}")
-                # An odd first byte is a negative number's.
-                if not path or row_count < 0 or size[0] & 1 or not _is_format(file_format):
-                    raise InvalidInput(f"{row_count} rows, {long_of(size)} bytes", where=f"{path!r:.200}")
+                path, row_count = checked_file(stored_path, file_format, stored_rows, size)
+                if status is None or kind not in _DATA:
+                    raise InvalidInput(f"status {stored_status!r}, content {kind!r}", where=f"{path!r:.200}")
                 files[status] += 1
                 rows[status] += row_count
                 if status != deleted:
@@ -71,6 +66,19 @@ def live_paths(data: bytes, *, manifest: ManifestFile, limits: AvroLimits = DEFA
     if mismatches:
         raise CorruptFile(file.location, "; ".join(mismatches))
     return paths
+
+
+def checked_file(
+    stored_path: bytes | None, file_format: bytes | None, stored_rows: bytes | None, size: bytes | None
+) -> tuple[str, int]:
+    """Location and rows of a file of which these are stored. Raises InvalidInput or ValueError for what none has."""
+    if not stored_path or not file_format or not stored_rows or not size:
+        raise InvalidInput("a file without location, format, rows or size")
+    path, row_count = content_of(stored_path).decode(), long_of(stored_rows)
+    # An odd first byte is a negative number's.
+    if not path or row_count < 0 or size[0] & 1 or not _is_format(file_format):
+        raise InvalidInput(f"{row_count} rows, {long_of(size)} bytes", where=f"{path!r:.200}")
+    return path, row_count
 
 
 @lru_cache(maxsize=64)

@@ -21,6 +21,7 @@ from firn.storage.manifest_merge import merge_entries
 from firn.storage.manifest_schema import manifest_schema
 from firn.storage.manifests import BLOCK_ENTRIES, manifest_header
 from firn.storage.packed_entries import PackedEntries, block_content, carried_over, joined, pack
+from firn.storage.packed_reading import read_packed
 
 ROW_IDS_KEY: Final = "firn.row-ids"
 """Header entry of a v3 manifest in which every entry states its first row id, or has none to state."""
@@ -69,12 +70,17 @@ def merged_manifest(
         if packed is not None and packed.format_version == version and packed.partition_type == type_:
             pieces.append(carried_over(packed, part))
             continue
-        blocks = _settled_blocks(source.read(part), part, schema=schema, version=version)
-        if blocks is None:
-            listed = merge_entries([source.entries(metadata, part)], snapshot_id=_NO_SNAPSHOT)
-            pieces.append(pack(listed, type_, format_version=version))
-        else:
+        data = source.read(part)
+        blocks = _settled_blocks(data, part, schema=schema, version=version)
+        if blocks is not None:
             pieces.append(blocks)
+            continue
+        packed = read_packed(data, part, partition_type=type_, format_version=version)
+        if packed is not None:
+            pieces.append(carried_over(packed, part))
+            continue
+        listed = merge_entries([source.entries(metadata, part)], snapshot_id=_NO_SNAPSHOT)
+        pieces.append(pack(listed, type_, format_version=version))
     header = manifest_header(metadata.current_schema, spec, content=content, format_version=version)
     known = [piece for piece in pieces if isinstance(piece, PackedEntries)]
     if content == "deletes" or (version > 2 and all(mark[4] is not None for piece in known for mark in piece.marks)):
