@@ -24,9 +24,12 @@ from firn.model.identifiers import uuid7
 from firn.storage.membership import Membership
 from firn.storage.pauses import Pauses
 from firn.storage.pointers import Pointers
+from firn.storage.redis_vitals import RedisVitals
 
 SKEW_S_MAX: Final = 5.0
 FREE_SHARE_MIN: Final = 0.1
+USED_SHARE_MAX: Final = 0.9
+"""Of Redis's memory, as the alert has it."""
 
 COLUMNS: Final = (Column(""), Column("CHECK"), Column("FOUND", long=True), Column("DO", long=True))
 
@@ -98,11 +101,24 @@ async def _redis(reach: Reach) -> list[Finding]:
             Finding(check="Redis, durability", state="bad", found=warning, do="use deploy/redis/redis.conf")
             for warning in await streams.persistence_warnings()
         ]
+        findings += _memory(await streams.vitals())
         before = time.time()
         clock_ms = await streams.clock_ms()
         skew_s = abs(clock_ms / 1000 - (before + time.time()) / 2)
         findings.append(_skew("clock against Redis", skew_s))
         return findings
+
+
+def _memory(vitals: RedisVitals | None) -> list[Finding]:
+    """A Redis that is full answers every question, and takes no intent."""
+    if vitals is None or not vitals.memory_max:
+        return []
+    short = vitals.memory_used > USED_SHARE_MAX * vitals.memory_max
+    return [Finding(
+        check="Redis, memory", state="bad" if short else "good",
+        found=f"{size_of(vitals.memory_used)} of {size_of(vitals.memory_max)} used",
+        do="raise maxmemory, or find out which stream grew: a full Redis takes no intents" if short else "",
+    )]  # fmt: skip
 
 
 def _skew(check: str, skew_s: float) -> Finding:
