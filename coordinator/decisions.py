@@ -7,6 +7,7 @@ work no file is read. Nothing is ever forgotten: a duplicate gets its first outc
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Final
 
@@ -47,11 +48,12 @@ class Decisions:
         self.sequence = 0
         self.last_checkpoint: str | None = None
         self.newest_entry_ms = 0
-        self._known: dict[str, Known] = {}
+        # Ordered ones: the first of a plain dict is looked for among all that were deleted before it.
+        self._known: OrderedDict[str, Known] = OrderedDict()
         self._forgotten_ms = -1
         self._since: list[tuple[str, str, str]] = []
         self._segments_since = 0
-        self._writers: dict[str, tuple[int, str, str]] = {}
+        self._writers: OrderedDict[str, tuple[int, str, str]] = OrderedDict()
         self.landmarks = Landmarks(look_back=self._landmark_before)
         self._new_landmarks: dict[str, Landmark] = {}
 
@@ -101,7 +103,7 @@ class Decisions:
             self.last_checkpoint = part.location
             for key, landmark in (*record.landmarks.items(), *landmarks_of(part)):
                 self.landmarks.put(key, landmark)
-        self._writers = dict(checkpoint.writers)
+        self._writers = OrderedDict(checkpoint.writers)
         self.head = segment.location
         self.sequence = segment.batch.sequence
 
@@ -155,8 +157,7 @@ class Decisions:
     def _remember(self, intent_id: str, digest: str, segment: str) -> None:
         self._known[intent_id] = Known(digest, segment)
         if len(self._known) > self._limits.dedupe_intents_max:
-            oldest = next(iter(self._known))
-            del self._known[oldest]
+            oldest, _ = self._known.popitem(last=False)
             self._forgotten_ms = max(self._forgotten_ms, intent_id_ms(oldest))
 
     def _remember_writer(self, decided: Decided, segment: str) -> None:
@@ -169,7 +170,7 @@ class Decisions:
             known = (decided.writer_sequence, decided.intent_id, segment)
         self._writers[decided.writer] = known  # re-inserted at the end: the first is the longest silent
         if len(self._writers) > self._limits.writers_max:
-            del self._writers[next(iter(self._writers))]
+            self._writers.popitem(last=False)
 
     def is_new(self, intent_id: str) -> bool:
         """Whether memory alone tells that the intent was never decided."""
