@@ -34,7 +34,7 @@ def require_java() -> str:
             [java, "--list-modules"], capture_output=True, text=True, timeout=ASK_TIMEOUT_S, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise Misconfigured(f"Spark needs Java, and {java} does not run: {error}. {_ADVICE}") from error
+        raise Misconfigured(f"Spark needs Java, and {java} does not run ({error}): {_ADVICE}") from error
     version = _BASE.search(asked.stdout)
     if version is None:
         raise Misconfigured(f"Spark needs Java {JAVA_MIN} or newer, and {java} is older, or no Java: {_ADVICE}")

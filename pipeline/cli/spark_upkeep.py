@@ -24,6 +24,17 @@ from firn.pipeline.upkeep import Upkeep
 
 LOCATIONS_SHOWN: Final = 20
 
+_MORE_DETAILS: Final = {
+    "removed-refs": "branches and tags that expired",
+    "kept": "kept snapshots",
+    "kept-refs": "kept branches and tags",
+    "already-gone": "were gone already",
+    "removed-specs": "partition specs taken away",
+    "removed-schemas": "schemas taken away",
+    "specs-and-schemas-kept": "specs and schemas are kept",
+}
+"""What else an expiry tells, in words."""
+
 
 def upkeep_of(reach: Reach) -> Upkeep:
     """Maintenance of what the command reaches, by its settings."""
@@ -77,14 +88,24 @@ def _say_expired(reach: Reach, done: Expired) -> None:
         case Unknown():
             complain(f"firn: unknown: {one_line(advice(done.answer))}")
         case Committed():
-            for name, value in done.answer.details.items():
-                reach.output.say(f"{name}: {shown(_counted(value))}")
+            details = done.answer.details
+            reach.output.say(f"expired: {details.get('removed-count', 0)} snapshots")
+            for name, what in _MORE_DETAILS.items():
+                if details.get(name):
+                    reach.output.say(f"{what}: {shown(_listed(details[name]))}")
     if done.removal is not None:
         _say_removal(reach, done.removal)
 
 
-def _counted(value: Any) -> Any:
-    return len(value) if isinstance(value, list | tuple | dict) else value
+def _listed(found: Any) -> str:
+    if isinstance(found, str | int):
+        return str(found)
+    return ", ".join(_one(entry) for entry in (found.items() if isinstance(found, dict) else found))
+
+
+def _one(entry: Any) -> str:
+    """A snapshot or a ref, with the reason where there is one."""
+    return f"{entry[0]} ({entry[1]})" if isinstance(entry, list | tuple) else str(entry)
 
 
 def _say_removal(reach: Reach, removal: Removal) -> None:
