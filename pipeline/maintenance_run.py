@@ -114,6 +114,9 @@ def maintain(
             await leases.close()
 
     def run() -> TableRun:
+        paused = upkeep.table(table).pointer.paused
+        if paused is not None:  # nothing would be committed, and every action waits for its outcome
+            return TableRun(table=table, skipped=f"the table is paused by {paused.by}: {paused.reason}")
         plan = plan_table(upkeep, table, now_ms=now_ms)
         wanted = [action for action in plan.wanted if action not in leave_out]
         return _Run(upkeep, table, spark=spark, lag_s_max=lag_s_max, now_ms=now_ms).carry_out(wanted, progress)

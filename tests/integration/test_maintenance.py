@@ -370,6 +370,20 @@ def test_one_run_a_table_at_a_time(upkeep: Upkeep) -> None:
     assert maintain(upkeep, table, spark=Spark(), leave_out={"remove-orphans"}).skipped is None
 
 
+def test_a_table_that_is_paused_is_left_alone(
+    stack: Stack, upkeep: Upkeep, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = needy(upkeep)
+    for name, value in stack.environment().items():
+        monkeypatch.setenv(name, value)
+    assert run_command(["pause", table, "--reason", "moving the bucket", "--by", "ann"]) == 0
+    try:
+        assert run_command(["maintain", "run", table, "--no-spark"]) == 0
+        assert "paused by ann: moving the bucket" in capsys.readouterr().out
+    finally:
+        assert run_command(["resume", table]) == 0
+
+
 def test_a_run_gives_way_to_intents_that_wait_and_to_who_has_reserved_the_table(stack: Stack, upkeep: Upkeep) -> None:
     table, client = needy(upkeep), upkeep.client
     with client.begin(table, holder="a backfill"):
