@@ -45,10 +45,6 @@ class Journals(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     torn: dict[str, str]
     copies: tuple[str, ...]
 
-    def followers(self, link: Link) -> list[Link]:
-        """Segments that name this one as the one before them."""
-        return [one for one in self.by_name[link.batch.table] if one.batch.previous_segment == link.location]
-
 
 def home_of(segment: str) -> str:
     """The table folder that a segment is in."""
