@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from firn.coordinator.fsck.finding import Finding
+from firn.coordinator.fsck.seals import Seals
 from firn.model.errors import CorruptFile, InvalidInput, NotFound
 from firn.model.limits import Limits
 from firn.model.manifest import ManifestEntry, ManifestFile, Status
@@ -19,6 +20,8 @@ from firn.storage.manifest_lists import decode_manifest_list
 from firn.storage.manifests import decode_manifest, manifest_file_of_v1
 
 READS_AT_ONCE: Final = 16
+
+CHANGED: Final = "its bytes are not those that firn wrote: it was damaged, or edited"
 
 
 class FileFact(msgspec.Struct, frozen=True):
@@ -85,6 +88,7 @@ class _Reading:
     def __init__(self, metadata: TableMetadata, files: FileStore, *, limits: Limits) -> None:
         self._metadata = metadata
         self._specs = {spec.spec_id: spec for spec in metadata.partition_specs}
+        self._seals = Seals(metadata)
         self._files = files
         self._limits = limits
         self._known: dict[bytes, tuple[FileFact, ...] | None] = {}
@@ -108,7 +112,10 @@ class _Reading:
     def _manifests(self, snapshot: Snapshot) -> list[ManifestFile]:
         if snapshot.manifest_list is not None:
             data = self._files.read(snapshot.manifest_list, bytes_max=self._limits.manifest_list_bytes_max)
-            return decode_manifest_list(data, location=snapshot.manifest_list, snapshot_id=snapshot.snapshot_id)
+            found = decode_manifest_list(data, location=snapshot.manifest_list, snapshot_id=snapshot.snapshot_id)
+            if self._seals.broken_list(data, location=snapshot.manifest_list):
+                self._wrong(snapshot.manifest_list, CHANGED)
+            return found
         return [
             manifest_file_of_v1(
                 self._files.read(path, bytes_max=self._limits.manifest_bytes_max),
@@ -129,6 +136,8 @@ class _Reading:
         try:
             data = self._files.read(path, bytes_max=self._limits.manifest_bytes_max)
             entries = decode_manifest(data, manifest=manifest, specs=self._specs, schemas=self._metadata.schemas)
+            if self._seals.broken_manifest(data, location=path, spec_id=manifest.partition_spec_id):
+                self._wrong(path, CHANGED)
         except NotFound:
             self._missing(path, "the manifest is gone")
             return None

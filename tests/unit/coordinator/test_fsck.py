@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
+import zlib
 from collections.abc import Callable
 
 import msgspec
@@ -19,12 +21,14 @@ from firn.coordinator.fsck.finding import INVARIANTS
 from firn.coordinator.fsck.no_doubles import no_doubles
 from firn.coordinator.fsck.run import Verdict, check_moving_table, check_table
 from firn.coordinator.table_reader import TableReader
+from firn.model.errors import CorruptFile, InvalidInput
 from firn.model.intent import Append, DropTable
 from firn.model.journal import Segment
 from firn.model.metadata import TableMetadata
 from firn.model.operations.refs import CreateBranch, FastForward
 from firn.model.outcome import Committed
 from firn.model.view import ViewMetadata
+from firn.storage.avro import open_avro
 from firn.storage.journal import JournalFiles, pack_segment
 from firn.storage.manifest_lists import decode_manifest_list, encode_manifest_list
 from firn.storage.memory_files import MemoryFiles
@@ -294,6 +298,30 @@ def cut(location_of: Callable[[Broken], str]) -> Callable[[Broken], None]:
     return cut_short
 
 
+def flipped(location_of: Callable[[Broken], str]) -> Callable[[Broken], None]:
+    """One bit of a compressed block is another, and the file can be read all the same."""
+
+    def flip(table: Broken) -> None:
+        location = location_of(table)
+        data = table.files.read(location, bytes_max=10**8)
+        block = open_avro(data, location=location).blocks[0]
+        content = zlib.decompress(data[block.start : block.end], -zlib.MAX_WBITS)
+        for at in range(block.start, block.end):
+            changed = data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+            with contextlib.suppress(zlib.error, CorruptFile, InvalidInput):
+                other = zlib.decompress(changed[block.start : block.end], -zlib.MAX_WBITS)
+                if len(other) != len(content) or other == content:
+                    continue
+                table.files.replace(location, changed)
+                decode_manifest_list(table.files.read(newest(table), bytes_max=10**8), location=newest(table))
+                contents = read_contents(table.metadata, table.files, limits=table.bench.limits)
+                if all(listed.facts is not None for one in contents.snapshots.values() for listed in one):
+                    return
+        raise AssertionError("every changed bit is noticed by reading")
+
+    return flip
+
+
 def gone(location_of: Callable[[Broken], str]) -> Callable[[Broken], None]:
     return lambda table: table.files.delete(location_of(table))
 
@@ -381,6 +409,8 @@ def statistics_gone(table: Broken) -> None:
         (cut(a_manifest), "content-agrees", "bytes where the manifest list says"),
         (cut(newest), "content-agrees", "snap-"),
         (cut(a_segment), "content-agrees", "journal segment is cut"),
+        (flipped(a_manifest), "content-agrees", "its bytes are not those that firn wrote"),
+        (flipped(newest), "content-agrees", "its bytes are not those that firn wrote"),
         (longer_data_file, "content-agrees", "has 1800 bytes, its manifest says 1000"),
         (wrong_totals, "content-agrees", "total-records is 7 in the summary"),
         (wrong_change, "content-agrees", "deleted-data-files is 3 in the summary, 1 in the manifests"),
