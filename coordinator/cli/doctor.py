@@ -191,20 +191,23 @@ def _warehouse(reach: Reach) -> list[Finding]:
         readable = reach.files.read(probe, bytes_max=100) == b"firn doctor"
         reach.files.delete(probe)
     except (FirnError, OSError) as error:
-        return [Finding(
+        finding = Finding(
             check="warehouse", state="bad", found=one_line(str(error)),
-            do="check warehouse.location, its credentials and rights",
-        )]  # fmt: skip
-    findings = [Finding(
-        check="warehouse", state="good" if readable else "bad",
-        found=f"{location} can be written and read" if readable else f"{location} gives back something else",
+            do="check warehouse.location, its credentials and rights, and that there is room",
+        )  # fmt: skip
+    else:
+        found = f"{location} can be written and read" if readable else f"{location} gives back something else"
+        finding = Finding(check="warehouse", state="good" if readable else "bad", found=found)
+    return [finding, *_disk(location)]
+
+
+def _disk(location: str) -> list[Finding]:
+    if not location.startswith("/") or not Path(location).is_dir():
+        return []
+    usage = shutil.disk_usage(location)
+    short = usage.free < FREE_SHARE_MIN * usage.total
+    return [Finding(
+        check="disk", state="bad" if short else "good",
+        found=f"{size_of(usage.free)} of {size_of(usage.total)} free",
+        do="make room: a full disk stops all commits" if short else "",
     )]  # fmt: skip
-    if location.startswith("/") and Path(location).is_dir():
-        usage = shutil.disk_usage(location)
-        short = usage.free < FREE_SHARE_MIN * usage.total
-        findings.append(Finding(
-            check="disk", state="bad" if short else "good",
-            found=f"{size_of(usage.free)} of {size_of(usage.total)} free",
-            do="make room: a full disk stops all commits" if short else "",
-        ))  # fmt: skip
-    return findings

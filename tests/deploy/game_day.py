@@ -6,6 +6,7 @@ Processes instead of containers: only addresses, folders, the session timeout an
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -142,6 +143,7 @@ def game_day(folder: Path, *, secrets: Path, quorum: Quorum, browser: Browser) -
         settings = {
             "FIRN_HTTP_PROMETHEUS_URL": prometheus,
             "FIRN_ZOOKEEPER_SESSION_TIMEOUT_S": SESSION_TIMEOUT_S,
+            "FIRN_ZOOKEEPER_ROOT": f"/game-day-{uuid.uuid4().hex}",
         }
         fleet = Fleet(folder, redis_port=redis.port, secrets=secrets, quorum=quorum, settings=settings)
         for daemon in fleet.daemons:
