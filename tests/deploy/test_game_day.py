@@ -126,8 +126,8 @@ def test_redis_stops_and_comes_back_too_small(day: GameDay) -> None:
             day.tell("status", code=3, says=("Redis",))
             day.tell("doctor", code=1, says=("Redis",))
             day.redis.start("--maxmemory", "1mb")
-            day.wait_alert("FirnRedisFull")
-            day.see("redis-full", "/dashboards/fleet?range=15m", "FirnRedisFull")
+            day.wait_alert("FirnRedisFull", "FirnRedisRefuses")
+            day.see("redis-full", "/dashboards/fleet?range=15m", "FirnRedisRefuses")
             day.tell("doctor", code=1, says=("Redis, memory",))
         finally:
             day.redis.kill()
