@@ -29,9 +29,12 @@ MERGE_LIVES_S: Final = 600.0
 
 
 class Merge(msgspec.Struct, frozen=True, eq=False):
-    """Parts, and the manifest that takes their place once it is written; `begun_s` by a clock that only goes on."""
+    """Locations of the parts, and the manifest that takes their place once it is written.
 
-    parts: tuple[ManifestFile, ...]
+    `begun_s` is by a clock that only goes on.
+    """
+
+    parts: tuple[str, ...]
     format_version: int
     written: Future[MergedManifest]
     begun_s: float
@@ -80,15 +83,16 @@ class MergesBeside:
     def begin(self, parts: Sequence[ManifestFile], metadata: TableMetadata, *, location: str) -> Merge:
         """Merge these manifests into one at `location`, sooner or later."""
         written = self._pool.submit(self._write, tuple(parts), metadata, location)
-        merge = Merge(tuple(parts), metadata.format_version, written, self._clock_s())
+        locations = tuple(part.manifest_path for part in parts)
+        merge = Merge(locations, metadata.format_version, written, self._clock_s())
         with self._lock:
-            self._merges.update((part.manifest_path, merge) for part in parts)
+            self._merges.update(dict.fromkeys(locations, merge))
             self._order.append(merge)
             while len(self._order) > MERGES_KEPT_MAX:
                 old = self._order.pop(0)
                 for part in old.parts:
-                    if self._merges.get(part.manifest_path) is old:
-                        del self._merges[part.manifest_path]
+                    if self._merges.get(part) is old:
+                        del self._merges[part]
         return merge
 
     @property

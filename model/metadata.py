@@ -120,7 +120,7 @@ class TableMetadata(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
 
 MANY_SNAPSHOTS: Final = 256
-TABLES_INDEXED_MAX: Final = 16
+INDEXED_MAX: Final = 8
 
 _indexed: Final[list[tuple[tuple[Snapshot, ...], dict[int, Snapshot]]]] = []
 """Long histories by id, the one asked for last at the end: a commit makes several values with the same snapshots."""
@@ -130,7 +130,7 @@ def _by_id(snapshots: tuple[Snapshot, ...]) -> dict[int, Snapshot]:
     """Snapshots by id; those of a long history that is known, or known but for the last of it, are not counted anew."""
     if len(snapshots) < MANY_SNAPSHOTS:
         return {snapshot.snapshot_id: snapshot for snapshot in snapshots}
-    for known, index in reversed(_indexed):
+    for known, index in _indexed[::-1]:
         if known is snapshots:
             return index
         if len(known) == len(snapshots) - 1 and known[0] is snapshots[0] and known == snapshots[:-1]:
@@ -141,5 +141,5 @@ def _by_id(snapshots: tuple[Snapshot, ...]) -> dict[int, Snapshot]:
 
 def _remembered(snapshots: tuple[Snapshot, ...], index: dict[int, Snapshot]) -> dict[int, Snapshot]:
     _indexed.append((snapshots, index))
-    del _indexed[:-TABLES_INDEXED_MAX]
+    del _indexed[:-INDEXED_MAX]
     return index

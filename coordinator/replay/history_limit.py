@@ -37,7 +37,8 @@ def is_due(metadata: TableMetadata | None) -> bool:
         return False
     count, count_max = len(metadata.snapshots), _count_max(metadata)
     if count_max and count > count_max + count_max // SURPLUS_PART:
-        return metadata.last_sequence_number % 8 == 0  # what is kept for others must not be looked at every time
+        # What is kept for others must not be looked at every time; the more there is of it, the more rarely.
+        return metadata.last_sequence_number % max(8, count // 128) == 0
     return count > 1 and EXPIRE_SNAPSHOT_AGE_MS.name in metadata.properties and _is_turn(metadata)
 
 

@@ -83,7 +83,7 @@ def _take_over(
     places: dict[str, ManifestFile | None] = {}
     names: dict[str, str] = {}
     for merge in found.values():
-        row, paths = merge.row, [part.manifest_path for part in merge.parts]
+        row, paths = merge.row, merge.parts
         if row is None or merge.format_version != working.metadata.format_version or not stored.issuperset(paths):
             continue
         places |= dict.fromkeys(paths, None)

@@ -80,7 +80,7 @@ async def test_parts_of_a_merge_that_came_too_late_are_merged_again() -> None:
         await bench.commit(create(properties=PROPERTIES))
         for number in range(4):
             await bench.commit(append(f"f{number}"))
-        begun = {part.manifest_path for merge in merges_of(daemon)._order for part in merge.parts}
+        begun = {part for merge in merges_of(daemon)._order for part in merge.parts}
         assert begun
         for number in range(3):  # each takes a manifest away that is a part
             await bench.commit(delete(f"f{number}"))
@@ -103,7 +103,7 @@ async def test_a_merge_that_was_not_taken_over_for_long_is_forgotten(monkeypatch
             for merge in merges_of(daemon).under_way:
                 merges_of(daemon).wait(merge)
         found = merges_of(daemon)
-        waiting = [merge for merge in found._order if found.find(merge.parts[0].manifest_path) is not None]
+        waiting = [merge for merge in found._order if found.find(merge.parts[0]) is not None]
         assert waiting
         for merge in waiting:
             assert merge.row is not None
