@@ -25,6 +25,7 @@ from tests.bench.options import Options
 from tests.bench.path_index import path_index_bytes
 from tests.bench.slow_store import slow_store
 from tests.bench.snapshots_per_swap import snapshots_per_swap
+from tests.bench.soak import soak
 from tests.bench.spark_pipeline import spark_delete_dv, spark_read_one_column, spark_write, spark_write_partitioned
 
 ROWS: dict[str, Callable[[Options], list[Measurement]]] = {
@@ -43,6 +44,7 @@ ROWS: dict[str, Callable[[Options], list[Measurement]]] = {
     "path-index-bytes": path_index_bytes,
     "tables-64": tables_64,
     "memory-1000-tables": memory_1000_tables,
+    "soak": soak,
     "spark-write-10m": spark_write,
     "spark-write-partitioned": spark_write_partitioned,
     "spark-read-one-column": spark_read_one_column,
@@ -63,6 +65,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--rows", type=int, default=Options().rows, dest="spark_rows", help="through Spark (%(default)s)"
     )
+    parser.add_argument("--minutes", type=float, default=Options().minutes, help="of the soak (%(default)g)")
     parser.add_argument("--json", action="store_true", help="only the JSON lines, no table")
     chosen = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is ended
@@ -71,9 +74,14 @@ def main(arguments: Sequence[str]) -> int:
         parser.error(f"there is no row {', '.join(unknown)}; there are {', '.join(ROWS)}")
     if chosen.seconds <= 0 or min(chosen.intents, chosen.spark_rows) < 1 or chosen.files < 10_000:
         parser.error("--seconds, --intents and --rows must be more than nothing, --files 10000 or more")
+    if chosen.minutes < 1:
+        parser.error("--minutes must be 1 or more")
     progress = Console(stderr=True)
     progress.print(f"measuring {commit()}", highlight=False)
-    options = Options(seconds=chosen.seconds, intents=chosen.intents, files=chosen.files, rows=chosen.spark_rows)
+    options = Options(
+        seconds=chosen.seconds, intents=chosen.intents, files=chosen.files, rows=chosen.spark_rows,
+        minutes=chosen.minutes,
+    )  # fmt: skip
     done: list[Measurement] = []
     for row in chosen.rows or ROWS:
         load = " ".join(f"{value:.1f}" for value in os.getloadavg())

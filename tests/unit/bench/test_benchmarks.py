@@ -10,6 +10,8 @@ from firn.model.intent_codec import decode_intent
 from firn.model.limits import Limits
 from tests.bench import __main__ as bench
 from tests.bench.measurement import Measurement, measured, percentile
+from tests.bench.options import Options
+from tests.bench.soak import soak
 from tests.bench.wire import VARIETY, AppendTemplate
 
 
@@ -70,3 +72,10 @@ def test_templates_make_intents_that_the_daemon_takes_each_of_another_file():
     files = [file for intent in intents for file in added_files(intent)]
     assert len({file.file_path for file in files}) == len(made)
     assert all(file.lower_bounds is not None and len(file.lower_bounds.keys) == 20 for file in files)
+
+
+@pytest.mark.long
+def test_a_daemon_under_load_ends_with_the_memory_that_it_had_after_a_minute():
+    memory, metadata = soak(Options(minutes=3))
+    assert memory.holds, memory
+    assert metadata.holds, metadata
