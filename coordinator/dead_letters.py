@@ -77,7 +77,7 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
         content = self.content()
         if content is None:
             raise InvalidIntent(
-                f"only the beginning of its {self.payload_bytes:,} bytes was kept", rule="cut",
+                f"only the beginning of its {self.payload_bytes:,} bytes was kept", rule="malformed-entry",
                 hint="its writer has to submit it again",
             )  # fmt: skip
         return decode_intent(content, limits=limits, reply_prefix=reply_prefix).intent

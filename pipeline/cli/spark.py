@@ -72,7 +72,7 @@ def submit_demo_command(reach: Reach, options: SparkOptions, *, table: str, rows
 )  # fmt: skip
 @click.option("--by", help="Columns to sort or z-order by, with commas [sort: the table's sort order].")
 @click.option("--where", default="true", help="Only files that may have matching rows, as in SQL's WHERE.")
-@click.option("--branch", default="main", show_default=True)
+@click.option("--branch", default="main", show_default=True, help="The branch to compact.")
 @click.option("--all", "rewrite_all", is_flag=True, help="Rewrite every file, not only those that need it.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be rewritten, and why; starts no Spark job.")
 @sparking

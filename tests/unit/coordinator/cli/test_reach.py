@@ -97,7 +97,7 @@ def test_wrong_usage_is_said_and_exits_with_two(arguments, capsys):
     ("variable", "value", "said"),
     [
         ("FIRN_REDIS_URL", "http://x", "firn: redis.url: must begin with redis://"),
-        ("FIRN_REDIS_URL", "redis://h:99999", "firn: redis.url: Port out of range"),
+        ("FIRN_REDIS_URL", "redis://h:99999", "firn: redis.url: cannot be read: "),
         ("FIRN_NOPE", "1", "firn: FIRN_NOPE: there is no such setting"),
         ("FIRN_CONFIG", "nowhere.toml", "firn: nowhere.toml: "),
     ],
