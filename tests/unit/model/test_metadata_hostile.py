@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from firn.model.errors import FirnError
@@ -15,6 +15,7 @@ from firn.model.metadata_json import metadata_from_json, metadata_to_json
 from firn.model.rest_apply import apply_updates
 from firn.model.rest_requirements import requirements_from_json
 from firn.model.rest_updates import updates_from_json
+from tests.strategies.examples import examples
 from tests.strategies.metadata import BY_BUCKET, BY_DATA, JSON_VALUES, START_MS, appended, table
 
 FULL = {
@@ -84,7 +85,7 @@ def check(result):
 
 @pytest.mark.parametrize("version", [1, 2, 3])
 @given(data=st.data())
-@settings(max_examples=150)
+@examples(50)
 def test_metadata_with_any_member_replaced(version, data):
     document = json.loads(FULL[version])
     path = data.draw(st.sampled_from(list(places(document))))
@@ -93,7 +94,7 @@ def test_metadata_with_any_member_replaced(version, data):
 
 
 @given(data=st.data())
-@settings(max_examples=200)
+@examples(80)
 def test_updates_with_any_member_replaced(data):
     path = data.draw(st.sampled_from(list(places(UPDATES))))
     broken = put(UPDATES, path, data.draw(ODD))
@@ -101,7 +102,7 @@ def test_updates_with_any_member_replaced(data):
 
 
 @given(data=st.data())
-@settings(max_examples=60)
+@examples(30)
 def test_requirements_with_any_member_replaced(data):
     path = data.draw(st.sampled_from(list(places(REQUIREMENTS))))
     result = answer(lambda: requirements_from_json(put(REQUIREMENTS, path, data.draw(ODD))))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from firn.model import refs
@@ -13,6 +13,7 @@ from firn.model.metadata_changes import set_properties
 from firn.model.metadata_check import check_metadata
 from firn.model.retention import Criteria, apply_expiry, plan_expiry, unused_schema_ids, unused_spec_ids
 from firn.model.snapshot import SnapshotRef
+from tests.strategies.examples import examples
 from tests.strategies.metadata import START_MS, appended, table, tables
 
 NOW = START_MS + 10**6
@@ -91,7 +92,7 @@ def test_schemas_and_specs_that_nothing_names_are_found():
 
 
 @given(tables(), st.data())
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@examples(20, suppress_health_check=[HealthCheck.too_slow])
 def test_expiry_leaves_valid_metadata_and_every_reference_that_it_keeps(metadata, data):
     criteria = Criteria(
         older_than_ms=data.draw(st.none() | st.integers(START_MS, START_MS + 10**6)),

@@ -6,7 +6,7 @@ import uuid
 from decimal import Decimal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from firn.model.errors import InvalidInput, Unsupported
@@ -34,6 +34,7 @@ from firn.model.types import (
     type_from_text,
 )
 from firn.model.values import from_bytes, to_bytes, value_from_json, value_to_json
+from tests.strategies.examples import examples
 from tests.strategies.schemas import PRIMITIVES_WITH_VALUES, TYPED_VALUES
 
 DECIMAL = DecimalType(9, 2)
@@ -47,14 +48,14 @@ def same(a, b):
 
 
 @given(TYPED_VALUES)
-@settings(max_examples=200)
+@examples(60)
 def test_every_value_survives_its_bytes(typed):
     type, value = typed
     assert same(from_bytes(type, to_bytes(type, value)), value)
 
 
 @given(TYPED_VALUES)
-@settings(max_examples=200)
+@examples(60)
 def test_every_value_survives_its_json(typed):
     type, value = typed
     assert same(value_from_json(type, value_to_json(type, value)), value)
@@ -62,7 +63,7 @@ def test_every_value_survives_its_json(typed):
 
 
 @given(PRIMITIVES_WITH_VALUES, st.binary(max_size=40))
-@settings(max_examples=200)
+@examples(60)
 def test_any_bytes_are_a_value_or_refused(type, data):
     try:
         value = from_bytes(type, data)
@@ -90,7 +91,7 @@ NESTED = type_from_json(
 
 
 @given(PRIMITIVES_WITH_VALUES | st.sampled_from([NESTED, UNKNOWN, VARIANT, GeometryType()]), JSON, st.booleans())
-@settings(max_examples=200)
+@examples(60)
 def test_any_json_is_a_value_or_refused(type, obj, lenient):
     try:
         value = value_from_json(type, obj, lenient=lenient)

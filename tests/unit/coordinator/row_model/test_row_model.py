@@ -19,7 +19,7 @@ class RowMachineV3(RowMachine):
 
 MACHINES: Final = [RowMachine, RowMachineV3]
 ANY_PACE: Final = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
-SAMPLE: Final = settings(max_examples=12, stateful_step_count=20, suppress_health_check=ANY_PACE)
+SAMPLE: Final = settings(max_examples=8, stateful_step_count=20, suppress_health_check=ANY_PACE)
 MANY: Final = settings(max_examples=300, stateful_step_count=50, suppress_health_check=ANY_PACE)
 
 
