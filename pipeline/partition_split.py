@@ -57,7 +57,8 @@ class PartitionSplitter:
         columns = [field.encode(batch) for field in self._fields]
         codes: Longs = np.zeros(batch.num_rows, np.int64)
         for column_codes, values in columns:
-            codes = np.unique(codes * len(values) + column_codes, return_inverse=True)[1].astype(np.int64)
+            if len(values) > 1:  # most batches of rows that come partition by partition have one value
+                codes = np.unique(codes * len(values) + column_codes, return_inverse=True)[1].astype(np.int64)
         if not columns or codes.max() == 0:
             yield PartitionRows(tuple(values[int(column[0])] for column, values in columns), batch)
             return
@@ -134,9 +135,12 @@ def _of_integers(array: pa.Array, type: Type, transform: Transform) -> tuple[Lon
         case _:
             assert isinstance(transform, Identity)
             transformed = longs
-    distinct, inverse = np.unique(transformed, return_inverse=True)
-    codes = inverse.astype(np.int64)
-    values: list[Any] = distinct.tolist()
+    values: list[Any]
+    if transformed.min() == transformed.max():
+        codes, values = np.zeros(len(transformed), np.int64), [int(transformed[0])]
+    else:
+        distinct, inverse = np.unique(transformed, return_inverse=True)
+        codes, values = inverse.astype(np.int64), distinct.tolist()
     if isinstance(transform, TimeTransform) and transform.unit in {"month", "year"}:
         values = [transform.apply(DATE, day) for day in values]
     elif isinstance(transform, Truncate) and type == INT:
