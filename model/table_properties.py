@@ -148,6 +148,8 @@ SNAPSHOTS_MAX: Final = IntProperty("firn.snapshots-max", 1_000, 0, _INT_MAX)
 """Snapshots of a branch that a busy table keeps, whatever their age; 0 for as many as there are."""
 
 MAINTAIN: Final = BoolProperty("firn.maintain.enabled", default=True)
+MAINTAIN_DELETE_FILES_MIN: Final = IntProperty("firn.maintain.delete-files-min", 10, 1, _INT_MAX)
+"""Files of deleted positions that a rewrite would replace, from which on it is done."""
 MAINTAIN_MANIFESTS_MIN: Final = IntProperty("firn.maintain.manifests-min", 20, 2, _INT_MAX)
 """Manifests that are small or overlap in their partitions, from which on they are rewritten."""
 MAINTAIN_SNAPSHOTS_MIN: Final = IntProperty("firn.maintain.snapshots-min", 1, 1, _INT_MAX)
@@ -172,8 +174,8 @@ CHECKED: Final[tuple[IntProperty | ChoiceProperty, ...]] = (
     COMMIT_RETRY_MAX_WAIT_MS, COMMIT_RETRY_TOTAL_MS, METADATA_COMPRESSION, METADATA_PREVIOUS_VERSIONS_MAX,
     SUMMARY_PARTITION_LIMIT, METRICS_INFERRED_COLUMNS_MAX, FILE_FORMAT, TARGET_FILE_SIZE_BYTES,
     DELETE_TARGET_FILE_SIZE_BYTES, EXPIRE_SNAPSHOT_AGE_MS, EXPIRE_SNAPSHOTS_MIN, EXPIRE_REF_AGE_MS, SPLIT_SIZE_BYTES,
-    SNAPSHOTS_MAX, MAX_SWAPS_PER_SECOND, MAINTAIN_MANIFESTS_MIN, MAINTAIN_SNAPSHOTS_MIN, MAINTAIN_STATISTICS,
-    MAINTAIN_STATISTICS_SNAPSHOTS, MAINTAIN_ORPHANS_EVERY_HOURS, MAINTAIN_ORPHANS_AGE_HOURS,
+    SNAPSHOTS_MAX, MAX_SWAPS_PER_SECOND, MAINTAIN_DELETE_FILES_MIN, MAINTAIN_MANIFESTS_MIN, MAINTAIN_SNAPSHOTS_MIN,
+    MAINTAIN_STATISTICS, MAINTAIN_STATISTICS_SNAPSHOTS, MAINTAIN_ORPHANS_EVERY_HOURS, MAINTAIN_ORPHANS_AGE_HOURS,
     MAINTAIN_ORPHANS_SEARCHED_MS,
 )  # fmt: skip
 

@@ -16,60 +16,22 @@ from pyspark.sql import SparkSession
 from firn.coordinator.client.answers import Answer
 from firn.coordinator.client.intents import new_intent_id
 from firn.coordinator.client.table_view import TableView
-from firn.model.datafile import DataFile
 from firn.model.expressions.predicates import TRUE, Expression
 from firn.model.intent import ContentFile, DeleteFileRef, Replace
-from firn.model.metadata import TableMetadata
 from firn.model.outcome import Committed, Rejected
 from firn.model.scan_plan import FileScanTask
 from firn.model.snapshot import MAIN_BRANCH
 from firn.pipeline.connection import Connection
-from firn.pipeline.dangling_deletes import dangling_deletes
+from firn.pipeline.delete_files_plan import DeleteRewritePlan, plan_delete_rewrite
 from firn.pipeline.delete_job import write_deletes
 from firn.pipeline.deleted_positions import deleted_positions
 from firn.pipeline.row_filter import parse_filter
 from firn.pipeline.submission import job_of, submit
 from firn.pipeline.write_target import WriteTarget
-from firn.storage.manifest_reader import ManifestReader, StoredManifests
-from firn.storage.table_scan import plan_scan
+from firn.storage.manifest_reader import StoredManifests
 
 ATTEMPTS: Final = 3
 """How often deletes are written before a rewrite that loses is given up."""
-
-
-class DeleteRewritePlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What would be rewritten on a snapshot (None: the branch is empty).
-
-    `tasks` are data files that get deletes of their own; of their deletes only those that go. `replaced` are the delete
-    files that go for them, `dangling` those that reach no data file. Sizes are bytes.
-    """
-
-    branch: str
-    snapshot_id: int | None
-    tasks: tuple[FileScanTask, ...]
-    replaced: tuple[DataFile, ...]
-    dangling: tuple[DataFile, ...]
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether there is nothing to do."""
-        return not (self.replaced or self.dangling)
-
-    def as_json(self) -> dict[str, Any]:
-        """The plan in types that JSON has."""
-        return {
-            "branch": self.branch,
-            "snapshot-id": self.snapshot_id,
-            "data-files": [task.file.file_path for task in self.tasks],
-            "delete-files": [delete.file_path for delete in self.replaced],
-            "dangling-delete-files": [delete.file_path for delete in self.dangling],
-        }
-
-    def __str__(self) -> str:
-        if self.is_empty:
-            return "no delete files to rewrite"
-        said = f"{len(self.replaced)} delete files are to be rewritten for {len(self.tasks)} data files"
-        return f"{said}, {len(self.dangling)} that reach nothing are to be removed"
 
 
 class DeleteRewriteOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,39 +77,6 @@ class DeleteRewriteOptions(TypedDict, total=False):
     connection: Connection
     branch: str
     summary: Mapping[str, str]
-
-
-def plan_delete_rewrite(
-    metadata: TableMetadata, *, files: ManifestReader, filter: Expression = TRUE, branch: str = MAIN_BRANCH
-) -> DeleteRewritePlan:
-    """What a rewrite of delete files would do; `filter` leaves out data files that certainly have no matching row.
-
-    In v2 tables data files with several files of positions get one; in v3 tables every file of positions, which was
-    written before the table was one, becomes vectors. Other data files that the files which go are for get theirs, too.
-    """
-    head = metadata.head(branch)
-    if head is None or metadata.format_version < 2:
-        return DeleteRewritePlan(branch=branch, snapshot_id=None, tasks=(), replaced=(), dangling=())
-    tasks = plan_scan(metadata, files=files, ref=branch).tasks
-    chosen = {task.file.file_path for task in plan_scan(metadata, files=files, filter=filter, ref=branch).tasks}
-    enough = 1 if metadata.format_version >= 3 else 2
-    going: dict[str, DataFile] = {}
-    for task in tasks:
-        found = _files_of_positions(task)
-        if task.file.file_path in chosen and len(found) >= enough:
-            going |= {delete.file_path: delete for delete in found}
-    concerned = tuple(
-        msgspec.structs.replace(task, deletes=kept)
-        for task in tasks
-        if (kept := tuple(delete for delete in _files_of_positions(task) if delete.file_path in going))
-    )
-    return DeleteRewritePlan(
-        branch=branch,
-        snapshot_id=head.snapshot_id,
-        tasks=concerned,
-        replaced=tuple(going.values()),
-        dangling=tuple(dangling_deletes(metadata, files=files, branch=branch)),
-    )
 
 
 def rewrite_delete_files(
@@ -224,8 +153,3 @@ def _write(
     names = spark.createDataFrame(paths, "file int, _file string")
     positions = deleted_positions(spark, numbered, connection=connection).join(F.broadcast(names), "file")
     return write_deletes(positions.select("_file", F.col("position").alias("_pos")), tasks, target).files
-
-
-def _files_of_positions(task: FileScanTask) -> tuple[DataFile, ...]:
-    """The delete files by position that apply, without a vector: where there is one, it has absorbed the others."""
-    return tuple(d for d in task.deletes if d.content == "position-deletes" and not d.is_deletion_vector)

@@ -11,6 +11,7 @@ import msgspec
 
 from firn.model.table_properties import (
     MAINTAIN,
+    MAINTAIN_DELETE_FILES_MIN,
     MAINTAIN_MANIFESTS_MIN,
     MAINTAIN_ORPHANS_EVERY_HOURS,
     MAINTAIN_SNAPSHOTS_MIN,
@@ -20,9 +21,12 @@ from firn.model.table_properties import (
 from firn.pipeline.orphan_files import HOUR_MS
 from firn.pipeline.table_health import TableHealth
 
-Action = Literal["compact", "rewrite-manifests", "partition-statistics", "distinct-values", "expire", "remove-orphans"]
+Action = Literal[
+    "compact", "rewrite-deletes", "remove-dangling-deletes", "rewrite-manifests", "partition-statistics",
+    "distinct-values", "expire", "remove-orphans",
+]  # fmt: skip
 
-NEEDS_SPARK: Final[frozenset[Action]] = frozenset({"compact", "distinct-values"})
+NEEDS_SPARK: Final[frozenset[Action]] = frozenset({"compact", "rewrite-deletes", "distinct-values"})
 """Actions that read rows. All others work on metadata."""
 
 
@@ -37,8 +41,9 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
 class MaintenancePlan(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     """The decisions on one table, in the order in which they are carried out.
 
-    Rewrites first, because what they replace can expire later and what they make is to be counted; then statistics;
-    files go at the end, when everything that may name them has been committed.
+    Compaction first, which applies deletes: those that it leaves come next. Rewrites before statistics, because what
+    they replace can expire later and what they make is to be counted. Files go at the end, when everything that may
+    name them has been committed.
     """
 
     health: TableHealth
@@ -61,6 +66,8 @@ def plan_maintenance(health: TableHealth, properties: Mapping[str, str]) -> Main
         health=health,
         decisions=(
             _compact(health),
+            _deletes(health, MAINTAIN_DELETE_FILES_MIN.sane(properties)),
+            _dangling(health),
             _manifests(health, MAINTAIN_MANIFESTS_MIN.sane(properties)),
             _partitions(health, properties),
             _distinct_values(health, properties),
@@ -75,6 +82,25 @@ def _compact(health: TableHealth) -> Decision:
         return _no("compact", f"none of {_count(health.data_files, 'data file')} is worth rewriting")
     why = ", ".join(f"{count:,} {reason}" for reason, count in health.compaction_reasons.items())
     return _yes("compact", f"{health.compactable_files:,} of {_count(health.data_files, 'data file')}: {why}")
+
+
+def _deletes(health: TableHealth, least: int) -> Decision:
+    looked_at = _count(health.position_delete_files, "file") + " of deleted positions"
+    if not health.rewritable_delete_files:
+        return _no("rewrite-deletes", f"none of {looked_at} is worth rewriting")
+    each = health.rewritable_delete_reads / health.rewritable_deletes_for
+    targets = _count(health.rewritable_deletes_for, "data file")
+    found = f"{health.rewritable_delete_files:,} of {looked_at} are for {targets}, {each:.1f} to read for each"
+    if health.compaction_groups:
+        found += ", after compaction"
+    if health.rewritable_delete_files < least:
+        return _no("rewrite-deletes", f"{found}, from {least:,} on")
+    return _yes("rewrite-deletes", found)
+
+
+def _dangling(health: TableHealth) -> Decision:
+    found = f"{health.dangling_delete_files:,} of {_count(health.delete_files, 'delete file')} dangling"
+    return (_yes if health.dangling_delete_files else _no)("remove-dangling-deletes", found)
 
 
 def _manifests(health: TableHealth, least: int) -> Decision:

@@ -20,6 +20,7 @@ from firn.model.errors import FirnError
 from firn.model.outcome import Rejected
 from firn.model.sharding import shard_of
 from firn.model.table_properties import MAINTAIN_ORPHANS_AGE_HOURS, MAINTAIN_ORPHANS_SEARCHED_MS
+from firn.pipeline.dangling_deletes import removal_of_dangling
 from firn.pipeline.maintenance_plan import Action, MaintenancePlan, plan_maintenance
 from firn.pipeline.manifest_rewrite import rewrite_manifests
 from firn.pipeline.orphan_files import HOUR_MS, remove_orphans
@@ -30,6 +31,7 @@ from firn.pipeline.upkeep import Upkeep
 from firn.pipeline.work_under_way import shards_of_streams
 from firn.storage.intent_streams import IntentStreams
 from firn.storage.leases import Leases
+from firn.storage.manifest_reader import StoredManifests
 from firn.storage.sessions import Session
 
 LAG_S_MAX: Final = 10.0
@@ -40,7 +42,9 @@ LOCK_TIMEOUT_S: Final = 1.0
 LOCK_PREFIX: Final = ".maintenance."
 """What the locks of runs begin with; no table's name does."""
 
-_REWRITES: Final[frozenset[Action]] = frozenset({"compact", "rewrite-manifests"})
+_REWRITES: Final[frozenset[Action]] = frozenset(
+    {"compact", "rewrite-deletes", "remove-dangling-deletes", "rewrite-manifests"}
+)
 
 Status = Literal["done", "nothing", "failed", "yielded", "reserved"]
 
@@ -50,6 +54,10 @@ class SparkWork(Protocol):
 
     def compact(self, table: str) -> str:
         """Compact a table by its properties. Raises when it did not succeed."""
+        ...
+
+    def rewrite_deletes(self, table: str) -> tuple[Answer | None, str]:
+        """Rewrite files of deleted positions; the answer, None when there was nothing to do, and what is to be told."""
         ...
 
     def distinct_values(self, table: str) -> Answer | None:
@@ -134,6 +142,8 @@ class _Run:
         self._now_ms = now_ms
         self._work: dict[Action, Callable[[], tuple[Status, str]]] = {
             "compact": lambda: ("done", spark.compact(table)),
+            "rewrite-deletes": lambda: _told(*spark.rewrite_deletes(table)),
+            "remove-dangling-deletes": self._remove_dangling_deletes,
             "rewrite-manifests": self._rewrite_manifests,
             "partition-statistics": self._partition_statistics,
             "distinct-values": lambda: _told(spark.distinct_values(table), "statistics attached"),
@@ -175,6 +185,18 @@ class _Run:
     def _holder_of_all(self) -> str | None:
         board = self._upkeep.client.reserved(self._table)
         return next((one.holder for one in board.reservations if one.scope.is_whole), None)
+
+    def _remove_dangling_deletes(self) -> tuple[Status, str]:
+        upkeep = self._upkeep
+        metadata = upkeep.table(self._table).metadata
+        reader = StoredManifests(upkeep.files, limits=upkeep.limits)
+        intent = removal_of_dangling(self._table, metadata, files=reader)
+        if intent is None:
+            return _told(None, "")
+        answer = upkeep.client.submit(intent).result(upkeep.timeout_s)
+        if isinstance(answer, Rejected) and answer.hint in {"replan", "retry"}:
+            return "yielded", f"others were at them meanwhile: the next run looks again ({answer.rule})"
+        return _told(answer, f"{len(intent.removed_delete_files):,} delete files removed that reached nothing")
 
     def _rewrite_manifests(self) -> tuple[Status, str]:
         done = rewrite_manifests(self._upkeep, self._table)

@@ -18,11 +18,12 @@ from firn.model.retention import Criteria, plan_expiry
 from firn.model.snapshot import Snapshot
 from firn.model.table_properties import GC_ENABLED, MAINTAIN_ORPHANS_SEARCHED_MS
 from firn.pipeline.compaction_plan import CompactionPlan, plan_compaction
+from firn.pipeline.delete_files_plan import DeleteRewritePlan, plan_delete_rewrite
 from firn.pipeline.manifest_rewrite import manifests_to_rewrite
 from firn.pipeline.past_versions import past_of
 from firn.pipeline.upkeep import TableNow, Upkeep
 from firn.storage.files import FileStore
-from firn.storage.manifest_reader import StoredManifests
+from firn.storage.manifest_reader import ManifestReader, StoredManifests
 
 LOOKED_AT: Final = 20
 """Forgotten snapshots that are looked at to tell whether any of their files are still there."""
@@ -32,9 +33,11 @@ class TableHealth(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     """A table at `now_ms`. Sizes are bytes, times Unix milliseconds, ages in snapshots are along ``main``.
 
     `compactable_files` are data files worth rewriting, `delete_ratio` deleted rows by all rows, as far as manifests
-    tell. `rewritable_manifests` are small ones, or such that overlap in their partitions. `expirable_snapshots` may go
-    by the table's own rules, `forgotten_snapshots` went and left files. Statistics are as many snapshots old as came
-    after them; None: there are none.
+    tell. Of the `position_delete_files` that apply to data files (vectors are none), `rewritable_delete_files` would be
+    replaced, for `rewritable_deletes_for` data files; a scan opens them `rewritable_delete_reads` times. These four are
+    of what compaction leaves. `dangling_delete_files` reach nothing. `rewritable_manifests` are small ones, or such
+    that overlap in their partitions. `expirable_snapshots` may go by the table's own rules, `forgotten_snapshots` went
+    and left files. Statistics are as many snapshots old as came after them; None: there are none.
     """
 
     table: str
@@ -48,6 +51,11 @@ class TableHealth(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     compactable_bytes: int
     compaction_groups: int
     compaction_reasons: dict[str, int]
+    position_delete_files: int
+    rewritable_delete_files: int
+    rewritable_deletes_for: int
+    rewritable_delete_reads: int
+    dangling_delete_files: int
     manifests: int
     rewritable_manifests: int
     expirable_snapshots: int
@@ -66,18 +74,25 @@ def health_of(upkeep: Upkeep, now: TableNow, *, now_ms: int) -> TableHealth:
     head = metadata.current_snapshot
     manifests = () if head is None else reader.manifests(metadata, head)
     compaction = plan_compaction(metadata, files=reader)
+    delete_files = _live_files(manifests, "deletes")
+    deletes = _deletes_left(metadata, compaction, files=reader) if delete_files else None
     return TableHealth(
         table=now.name,
         now_ms=now_ms,
         snapshots=len(metadata.snapshots),
         data_files=_live_files(manifests, "data"),
         data_bytes=compaction.bytes_looked_at,
-        delete_files=_live_files(manifests, "deletes"),
+        delete_files=delete_files,
         delete_ratio=_delete_ratio(manifests),
         compactable_files=compaction.files,
         compactable_bytes=compaction.bytes,
         compaction_groups=len(compaction.groups),
         compaction_reasons=_reasons(compaction),
+        position_delete_files=0 if deletes is None else deletes.files_looked_at,
+        rewritable_delete_files=0 if deletes is None else len(deletes.replaced),
+        rewritable_deletes_for=0 if deletes is None else len(deletes.tasks),
+        rewritable_delete_reads=0 if deletes is None else deletes.reads,
+        dangling_delete_files=0 if deletes is None else len(deletes.dangling),
         manifests=len(manifests),
         rewritable_manifests=sum(len(group) for group in manifests_to_rewrite(manifests, metadata).values()),
         expirable_snapshots=_expirable(metadata, now_ms),
@@ -99,6 +114,12 @@ def _delete_ratio(manifests: tuple[ManifestFile, ...]) -> float:
     rows = sum(one.live_rows_count or 0 for one in manifests if one.content == "data")
     deleted = sum(one.live_rows_count or 0 for one in manifests if one.content == "deletes")
     return min(1.0, deleted / rows) if rows else 0.0
+
+
+def _deletes_left(metadata: TableMetadata, compaction: CompactionPlan, *, files: ManifestReader) -> DeleteRewritePlan:
+    """What is to be rewritten of the deletes that compaction does not apply."""
+    compacted = {path for group in compaction.groups for path in group.paths}
+    return plan_delete_rewrite(metadata, files=files, without=compacted)
 
 
 def _reasons(plan: CompactionPlan) -> dict[str, int]:

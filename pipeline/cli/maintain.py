@@ -30,7 +30,7 @@ _ALL: Final = click.option("--all", "every", is_flag=True, help="All tables.")
 
 @click.group("maintain")
 def maintain_group() -> None:
-    """Maintenance of tables: compaction, manifests, statistics, expiry, orphans, as each table needs it."""
+    """Maintenance of tables: compaction, deletes, manifests, statistics, expiry, orphans, as each table needs it."""
 
 
 @maintain_group.command(epilog="Thresholds are the tables' firn.maintain.* properties: see docs/pipeline.md.")
@@ -62,7 +62,9 @@ def plan(reach: Reach, *, tables: tuple[str, ...], every: bool) -> int:
 @_ALL
 @click.option("--master", help="Spark master, if Spark is needed [default: all cores of this machine].")
 @click.option("--conf", "settings", multiple=True, metavar="NAME=VALUE", help="A setting of Spark's; repeatable.")
-@click.option("--no-spark", is_flag=True, help="Leave out what needs Spark: compaction and distinct values.")
+@click.option(
+    "--no-spark", is_flag=True, help="Leave out what needs Spark: compaction, rewriting of deletes, distinct values."
+)
 @click.option(
     "--max-lag", "lag_s_max", type=click.FloatRange(min=0.1), default=LAG_S_MAX, show_default=True, metavar="SECONDS",
     help="Stop working on a table whose intents have to wait for longer.",
@@ -104,6 +106,9 @@ class NoSpark:
     def compact(self, table: str) -> str:
         raise Misconfigured("this run starts no Spark")
 
+    def rewrite_deletes(self, table: str) -> tuple[Answer | None, str]:
+        raise Misconfigured("this run starts no Spark")
+
     def distinct_values(self, table: str) -> Answer | None:
         raise Misconfigured("this run starts no Spark")
 
@@ -125,6 +130,13 @@ class LateSpark:
         if not outcome.ok:
             raise FirnError(f"{told}; {outcome}")
         return told
+
+    def rewrite_deletes(self, table: str) -> tuple[Answer | None, str]:
+        spark, connection = self._session()
+        outcome = _loaded("firn.pipeline.delete_files_rewrite").rewrite_delete_files(
+            spark, table, connection=connection
+        )
+        return outcome.answer, f"{outcome.files_before:,} delete files became {outcome.files_after:,}"
 
     def distinct_values(self, table: str) -> Answer | None:
         spark, connection = self._session()

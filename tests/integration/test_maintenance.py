@@ -20,19 +20,24 @@ from firn.coordinator.cli.main import run as run_command
 from firn.coordinator.client.intents import new_intent_id
 from firn.coordinator.embedded import RedisServer, ZooKeeperServer
 from firn.coordinator.fsck.run import check_table
+from firn.model.content_file import content_file_of
+from firn.model.deletion_vector import DeletionVector
 from firn.model.errors import InvalidInput, NotFound
 from firn.model.intent import DeleteFiles
 from firn.model.limits import Limits
 from firn.model.outcome import Committed
 from firn.pipeline.connection import Connection
+from firn.pipeline.maintenance_plan import Action
 from firn.pipeline.maintenance_run import TableRun, maintain, plan_table
 from firn.pipeline.manifest_rewrite import rewrite_manifests
 from firn.pipeline.orphan_files import HOUR_MS, remove_orphans
 from firn.pipeline.snapshot_expiry import expire_snapshots, remove_unreachable
 from firn.pipeline.upkeep import Upkeep
+from firn.storage.data_files import NewFile
 from firn.storage.locations import normalize
 from firn.storage.object_files import ObjectFiles
 from firn.storage.parquet_schema import arrow_schema
+from firn.storage.position_deletes import encode_position_deletes
 from tests.acceptance.stack import Stack
 from tests.integration.s3_server import S3Server
 from tests.strategies.quiet_upkeep import QuietUpkeep
@@ -312,6 +317,10 @@ class Spark:
         self.asked.append("compact")
         return "compacted"
 
+    def rewrite_deletes(self, table: str) -> tuple[None, str]:
+        self.asked.append("rewrite-deletes")
+        return None, ""
+
     def distinct_values(self, table: str) -> None:
         self.asked.append("distinct-values")
 
@@ -351,6 +360,47 @@ def test_a_run_does_what_the_plan_says_and_then_nothing_is_left(stack: Stack, up
     assert set(left) <= {"compact", "distinct-values", "expire"}  # which the stand-in, and the clock, did not do
     without = maintain(upkeep, table, spark=spark, now_ms=now_ms, leave_out={"compact", "distinct-values", "expire"})
     assert without.actions == ()
+
+
+def delete_first_rows(upkeep: Upkeep, table: str, *paths: str) -> str:
+    """One file of positions for several data files, of the partition where `id` is 1."""
+    view = upkeep.client.table(table)
+    new = NewFile(location=f"{view.location}/data/{uuid.uuid4()}-deletes.parquet", spec=view.spec, partition=(1,))
+    data, entry = encode_position_deletes({path: DeletionVector.of([0]) for path in paths}, new)
+    upkeep.files.create(entry.file_path, data)
+    upkeep.client.row_delta(
+        table,
+        base_snapshot_id=view.snapshot_id,
+        deletes=[content_file_of(entry, view.metadata)],
+        isolation="snapshot",
+    ).committed(WAIT_S)
+    return entry.file_path
+
+
+def test_deletes_that_reach_nothing_any_more_go_without_spark(stack: Stack, upkeep: Upkeep) -> None:
+    table, spark, client = needy(upkeep), Spark(), upkeep.client
+    others: set[Action] = {
+        "compact",
+        "rewrite-manifests",
+        "partition-statistics",
+        "distinct-values",
+        "expire",
+        "remove-orphans",
+    }
+    in_first = [file.file_path for file in live_files(upkeep.table(table).metadata, upkeep.files)]
+    path = written(client, table, ids=[2])
+    client.append(table, data_files_from_parquet([path], client.table(table))).committed(WAIT_S)
+    dangling = delete_first_rows(upkeep, table, *in_first)
+    assert maintain(upkeep, table, spark=spark, leave_out=others).actions == ()
+    delete(client, table, *in_first)
+    (told,) = (one for one in plan_table(upkeep, table).decisions if one.action == "remove-dangling-deletes")
+    assert (told.wanted, told.reason) == (True, "1 of 1 delete file dangling")
+    (done,) = maintain(upkeep, table, spark=spark, leave_out=others).actions
+    assert (done.status, done.message) == ("done", "1 delete files removed that reached nothing")
+    assert spark.asked == []
+    assert dangling not in [file.file_path for file in live_files(upkeep.table(table).metadata, upkeep.files)]
+    assert maintain(upkeep, table, spark=spark, leave_out=others).actions == ()
+    check(stack, upkeep, table)
 
 
 def test_one_run_a_table_at_a_time(upkeep: Upkeep) -> None:

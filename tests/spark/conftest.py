@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 from firn.coordinator.embedded import RedisServer, ZooKeeperServer
+from firn.pipeline.cli import spark_running
 from tests.acceptance.stack import Stack
 from tests.spark.lake import Lake
 from tests.spark_session import FETCH_SECONDS, start_spark
@@ -48,3 +51,19 @@ def lake(spark: SparkSession, deployment: Stack) -> Iterator[Lake]:
     found = Lake(spark, deployment)
     yield found
     found.check()
+
+
+@pytest.fixture
+def sessions(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Commands reach the deployment and use the session that there is; which programs asked for one."""
+    asked: list[str] = []
+
+    @contextmanager
+    def session(_reach: Any, _options: Any, *, app: str) -> Iterator[Any]:
+        asked.append(app)
+        yield lake.spark, lake.connection
+
+    monkeypatch.setattr(spark_running, "session", session)
+    for name, value in lake.stack.environment().items():
+        monkeypatch.setenv(name, value)
+    return asked

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from firn.coordinator.cli.main import run as run_command
 from firn.coordinator.client import TableView
 from firn.model.outcome import Committed
 from firn.pipeline.connection import Connection
@@ -70,3 +73,28 @@ def test_a_vector_that_came_meanwhile_is_a_conflict_and_the_rewrite_is_planned_a
     assert all(file.is_deletion_vector for file in delete_files(lake, table))
     gone = {1, 2, 4, 7, 13, 14, 25}
     assert sorted(row[0] for row in same_for_all(lake, table)) == [i for i in range(30) if i not in gone]
+
+
+def test_maintenance_rewrites_deletes_when_they_are_many(
+    lake: Lake, sessions: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = many_deletes(lake)
+    before = lake.ids(table)
+    # Once deletes name their data file, compaction knows how many of its rows they take.
+    leave_alone = {"firn.maintain.orphans-every-hours": "0", "firn.compaction.delete-ratio-threshold": "0.9"}
+    lake.client.update_properties(table, leave_alone).committed(60)
+    assert run_command(["maintain", "run", table]) == 0
+    assert "the table needs nothing" in capsys.readouterr().out
+    assert sessions == []
+    lake.client.update_properties(table, {"firn.maintain.delete-files-min": "4"}).committed(60)
+    assert run_command(["maintain", "plan", table]) == 0
+    assert "4 of 4 files of deleted positions are for 3 data files" in capsys.readouterr().out
+    assert run_command(["maintain", "run", table, "--json"]) == 0
+    (run,) = json.loads(capsys.readouterr().out)["tables"]
+    done = [(one["action"], one["status"], one["message"]) for one in run["actions"]]
+    assert done == [("rewrite-deletes", "done", "4 delete files became 3")]
+    assert sessions == ["firn maintain"]
+    assert len(delete_files(lake, table)) == 3
+    assert lake.ids(table) == before
+    assert run_command(["maintain", "run", table]) == 0
+    assert "the table needs nothing" in capsys.readouterr().out

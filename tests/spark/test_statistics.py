@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +11,6 @@ import pytest
 
 from firn.coordinator.cli.main import run as run_command
 from firn.model.puffin import BlobMetadata
-from firn.pipeline.cli import spark_running
 from firn.pipeline.manifest_rewrite import rewrite_manifests
 from firn.pipeline.ndv_statistics import compute_statistics
 from firn.pipeline.partition_statistics import compute_partition_statistics
@@ -177,29 +174,19 @@ def each(iterable: Any) -> list[Any]:
 
 
 def test_a_run_of_maintenance_starts_spark_for_what_reads_rows(
-    lake: Lake, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    lake: Lake, sessions: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     table = lake.create(partition=(("region", "identity"),), firn_maintain_statistics="all")
     lake.client.update_properties(table, {"firn.compaction.min-input-files": "2"}).committed(60)
     for first in range(0, 12, 6):
         committed(append(lake.events(first, first + 6), table))
-    started: list[str] = []
-
-    @contextmanager
-    def session(_reach: Any, _options: Any, *, app: str) -> Iterator[Any]:
-        started.append(app)
-        yield lake.spark, lake.connection
-
-    monkeypatch.setattr(spark_running, "session", session)
-    for name, value in lake.stack.environment().items():
-        monkeypatch.setenv(name, value)
     assert run_command(["maintain", "run", table, "--json"]) == 0
     (run,) = json.loads(capsys.readouterr().out)["tables"]
     statuses = {one["action"]: one["status"] for one in run["actions"]}
     assert statuses == dict.fromkeys(("compact", "partition-statistics", "distinct-values", "remove-orphans"), "done")
-    assert started == ["firn maintain"]
+    assert sessions == ["firn maintain"]
     assert lake.ids(table) == list(range(12))
     assert len(lake.view(table).metadata.statistics) == 1
     assert run_command(["maintain", "run", table]) == 0
     assert "the table needs nothing" in capsys.readouterr().out
-    assert started == ["firn maintain"]
+    assert sessions == ["firn maintain"]
