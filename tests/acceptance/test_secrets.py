@@ -46,7 +46,7 @@ from firn.coordinator.cli.main import run
 from firn.coordinator.config import load_settings
 from firn.coordinator.table_commits import TableCommits
 
-async def settle(self, batch):
+async def settle(self, *batch, **options):
     settings = load_settings()
     raise RuntimeError("a mistake of ours")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import traceback
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -52,14 +53,19 @@ def test_settings_with_a_mistake_in_a_url_are_shown_without_it(
 
 
 def test_options_of_a_store_are_taken_as_they_are_documented() -> None:
-    """In the spelling of settings, and those about HTTP among the others: the store is made when it is first used."""
+    """In the spelling of settings, and those about HTTP among the others: the library refuses names that it has not."""
     options = {
         "region": "us-east-1", "endpoint": "http://127.0.0.1:9", "allow-http": "true", "connect-timeout": "100ms",
         "timeout": "100ms", "access-key-id": "id", "secret-access-key": CANARY,
     }  # fmt: skip
-    warehouse = WarehouseSettings(location="s3://bucket/warehouse", options={"s3": options})
-    files = connect_files(Settings(warehouse=warehouse))
-    with pytest.raises(Exception, match=r"127\.0\.0\.1") as failed:
-        files.read("s3://bucket/warehouse/x", bytes_max=1)
-    assert not isinstance(failed.value, Misconfigured)
+    connect_store(options)
+    with pytest.raises(Misconfigured, match="regoin") as failed:
+        connect_store({**options, "regoin": "eu"})
     assert CANARY not in str(failed.value)
+
+
+def connect_store(options: dict[str, str]) -> None:
+    """Make the client of a bucket, which connects to nothing yet."""
+    warehouse = WarehouseSettings(location="s3://bucket/warehouse", options={"s3": options})
+    files: Any = connect_files(Settings(warehouse=warehouse))
+    files._stores["s3"]._from_url("s3://bucket", False)
