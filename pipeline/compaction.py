@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, TypedDict, Unpack
 
 from pyspark.sql import SparkSession
@@ -66,7 +66,8 @@ class CompactOptions(TypedDict, total=False):
     `rules`: instead of the table's (`rules_of`). `max_commits`: intents that it is cut into (default 10), or a few
     more; a group is never cut. `attempts`: how often a group is written before it is given up (default 3).
     `remove_dangling`: whether delete files that reach nothing any more go, too (default yes). `progress`: called as
-    `Progress` says. `connection`, `branch` and `summary` as for writes.
+    `Progress` says. `go_on`: asked before each intent's groups are written; as soon as it says no, the others are left.
+    `connection`, `branch` and `summary` as for writes.
     """
 
     rules: CompactionRules
@@ -74,6 +75,7 @@ class CompactOptions(TypedDict, total=False):
     attempts: int
     remove_dangling: bool
     progress: ProgressCallback
+    go_on: Callable[[], bool]
     connection: Connection
     branch: str
     summary: Mapping[str, str]
@@ -185,6 +187,7 @@ class _Run:
         self._attempts = options.get("attempts", ATTEMPTS)
         self._summary = dict(options.get("summary") or {})
         self._progress = options.get("progress")
+        self._go_on = options.get("go_on", lambda: True)
         self._standings: dict[int, _Standing] = {}
         self._settled: dict[int, GroupOutcome] = {}
 
@@ -192,7 +195,13 @@ class _Run:
         """Rewrite the groups, whatever becomes of single ones; their outcomes in their order."""
         self._standings = {group.number: _Standing(group) for group in groups}
         self._tell("planned")
+        going_on = True
         for part in commits_of(groups, max_commits=self._max_commits):
+            going_on = going_on and self._go_on()
+            if not going_on:
+                for group in part:
+                    self._settle(group, "postponed")
+                continue
             waiting = list(part)
             status: GroupStatus = "conflict"
             for _ in range(self._attempts):

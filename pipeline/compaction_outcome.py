@@ -10,11 +10,11 @@ import msgspec
 
 from firn.pipeline.compaction_plan import CompactionPlan, size_text
 
-GroupStatus = Literal["written", "committed", "needless", "reserved", "conflict", "failed", "unknown"]
+GroupStatus = Literal["written", "committed", "needless", "reserved", "postponed", "conflict", "failed", "unknown"]
 """``written``: not committed yet, which only progress says. ``needless``: others have rewritten or removed its files
-meanwhile. ``reserved``: others have said that they are at work on them. ``conflict``: it lost to other commits as often
-as it was tried. ``failed``: its job, or its intent for another reason. ``unknown``: the outcome of its intent is not
-known; it may be committed."""
+meanwhile. ``reserved``: others have said that they are at work on them. ``postponed``: the compaction was told not to
+go on before it came to it. ``conflict``: it lost to other commits as often as it was tried. ``failed``: its job, or its
+intent for another reason. ``unknown``: the outcome of its intent is not known; it may be committed."""
 
 Stage = Literal["planned", "written", "settled"]
 
@@ -102,9 +102,14 @@ class CompactionOutcome(msgspec.Struct, frozen=True, kw_only=True):
         return sum(group.conflicts for group in self.groups)
 
     @property
+    def postponed(self) -> int:
+        """How many groups are left to another compaction, because this one was told not to go on."""
+        return sum(group.status == "postponed" for group in self.groups)
+
+    @property
     def ok(self) -> bool:
         """Whether no group failed, or has an unknown outcome, or has lost for good."""
-        return all(group.status in {"committed", "needless", "reserved"} for group in self.groups)
+        return all(group.status in {"committed", "needless", "reserved", "postponed"} for group in self.groups)
 
     def as_json(self) -> dict[str, Any]:
         """The outcome in types that JSON has."""

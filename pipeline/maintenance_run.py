@@ -1,7 +1,8 @@
 """Carrying out a maintenance plan: one run a table at a time, everything at low priority, giving way to ingest.
 
-Between two actions the run looks at the queue: as soon as intents wait for longer than they should, it stops, and the
-next run goes on with what is left. What somebody has reserved the whole table for is not rewritten under their hands.
+Between two actions, and between two commits of a compaction, the run looks at the queue: as soon as intents wait for
+longer than they should, it stops, and the next run goes on with what is left. What somebody has reserved the whole
+table for is not rewritten under their hands.
 """
 
 from __future__ import annotations
@@ -52,8 +53,11 @@ Status = Literal["done", "nothing", "failed", "yielded", "reserved"]
 class SparkWork(Protocol):
     """The actions that take Spark, which is started by the first of them. What they return is for people."""
 
-    def compact(self, table: str) -> str:
-        """Compact a table by its properties. Raises when it did not succeed."""
+    def compact(self, table: str, *, go_on: Callable[[], bool]) -> tuple[Status, str]:
+        """Compact a table by its properties, as long as `go_on` says yes between its commits, or else it has yielded.
+
+        Raises when it did not succeed.
+        """
         ...
 
     def rewrite_deletes(self, table: str) -> tuple[Answer | None, str]:
@@ -141,7 +145,7 @@ class _Run:
         self._lag_s_max = lag_s_max
         self._now_ms = now_ms
         self._work: dict[Action, Callable[[], tuple[Status, str]]] = {
-            "compact": lambda: ("done", spark.compact(table)),
+            "compact": lambda: spark.compact(table, go_on=lambda: self._waited_s() <= lag_s_max),
             "rewrite-deletes": lambda: _told(*spark.rewrite_deletes(table)),
             "remove-dangling-deletes": self._remove_dangling_deletes,
             "rewrite-manifests": self._rewrite_manifests,
@@ -154,7 +158,7 @@ class _Run:
     def carry_out(self, actions: Sequence[Action], progress: Callable[[Action], None] | None) -> TableRun:
         done: list[ActionDone] = []
         for action in actions:
-            waited_s = self._upkeep.with_streams(self._oldest_s)
+            waited_s = self._waited_s()
             if waited_s > self._lag_s_max:
                 why = f"intents have been waiting for {waited_s:.1f} s: the next run goes on here"
                 done.append(ActionDone(action=action, status="yielded", message=why))
@@ -174,6 +178,9 @@ class _Run:
         except FirnError as error:
             status, message = "failed", str(error)
         return ActionDone(action=action, status=status, message=message, took_s=round(time.monotonic() - began_s, 3))
+
+    def _waited_s(self) -> float:
+        return self._upkeep.with_streams(self._oldest_s)
 
     async def _oldest_s(self, streams: IntentStreams) -> float:
         """How long the oldest intent of the table's shard has waited, in seconds by Redis's clock."""

@@ -18,7 +18,7 @@ from firn.model.errors import FirnError, InvalidInput, Misconfigured
 from firn.pipeline.cli.reached import connection_options
 from firn.pipeline.connection import Connection
 from firn.pipeline.maintenance_plan import NEEDS_SPARK, MaintenancePlan
-from firn.pipeline.maintenance_run import LAG_S_MAX, TableRun, maintain, plan_table
+from firn.pipeline.maintenance_run import LAG_S_MAX, Status, TableRun, maintain, plan_table
 from firn.pipeline.upkeep import Upkeep
 
 PLAN_COLUMNS: Final = (Column("TABLE"), Column("ACTION"), Column("DO"), Column("WHY", long=True))
@@ -103,7 +103,7 @@ def run(
 class NoSpark:
     """For a run that leaves out what needs Spark."""
 
-    def compact(self, table: str) -> str:
+    def compact(self, table: str, *, go_on: Callable[[], bool]) -> tuple[Status, str]:
         raise Misconfigured("this run starts no Spark")
 
     def rewrite_deletes(self, table: str) -> tuple[Answer | None, str]:
@@ -123,13 +123,15 @@ class LateSpark:
         self._settings = settings
         self._started: tuple[Any, Connection] | None = None
 
-    def compact(self, table: str) -> str:
+    def compact(self, table: str, *, go_on: Callable[[], bool]) -> tuple[Status, str]:
         spark, connection = self._session()
-        outcome = _loaded("firn.pipeline.compaction").compact(spark, table, connection=connection)
+        outcome = _loaded("firn.pipeline.compaction").compact(spark, table, connection=connection, go_on=go_on)
         told = f"{outcome.files_before:,} files became {outcome.files_after:,}"
         if not outcome.ok:
             raise FirnError(f"{told}; {outcome}")
-        return told
+        if outcome.postponed:
+            return "yielded", f"{told}; {plural(outcome.postponed, 'group')} left, because intents have to wait"
+        return "done", told
 
     def rewrite_deletes(self, table: str) -> tuple[Answer | None, str]:
         spark, connection = self._session()

@@ -7,7 +7,7 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from firn.model.limits import Limits
 from firn.model.outcome import Committed
 from firn.pipeline.connection import Connection
 from firn.pipeline.maintenance_plan import Action
-from firn.pipeline.maintenance_run import TableRun, maintain, plan_table
+from firn.pipeline.maintenance_run import Status, TableRun, maintain, plan_table
 from firn.pipeline.manifest_rewrite import rewrite_manifests
 from firn.pipeline.orphan_files import HOUR_MS, remove_orphans
 from firn.pipeline.snapshot_expiry import expire_snapshots, remove_unreachable
@@ -313,9 +313,9 @@ class Spark:
     def __init__(self) -> None:
         self.asked: list[str] = []
 
-    def compact(self, table: str) -> str:
+    def compact(self, table: str, *, go_on: Callable[[], bool]) -> tuple[Status, str]:
         self.asked.append("compact")
-        return "compacted"
+        return ("done" if go_on() else "yielded"), "compacted"
 
     def rewrite_deletes(self, table: str) -> tuple[None, str]:
         self.asked.append("rewrite-deletes")
@@ -408,11 +408,11 @@ def test_one_run_a_table_at_a_time(upkeep: Upkeep) -> None:
     second: list[TableRun] = []
 
     class Meanwhile(Spark):
-        def compact(self, table: str) -> str:
+        def compact(self, table: str, *, go_on: Callable[[], bool]) -> tuple[Status, str]:
             runner = threading.Thread(target=lambda: second.append(maintain(upkeep, table, spark=Spark())))
             runner.start()
             runner.join()
-            return super().compact(table)
+            return super().compact(table, go_on=go_on)
 
     first = maintain(upkeep, table, spark=Meanwhile(), leave_out={"remove-orphans"})
     assert first.ok
@@ -449,16 +449,21 @@ def test_a_run_gives_way_to_intents_that_wait_and_to_who_has_reserved_the_table(
     class Slow(Spark):
         """While it compacts, an intent comes that the daemon does not get to."""
 
-        def compact(self, table: str) -> str:
+        def compact(self, table: str, *, go_on: Callable[[], bool]) -> tuple[Status, str]:
+            assert go_on()
             daemon.pause()
             client.append(table, described)
-            return super().compact(table)
+            while go_on():  # until the intent has waited for long enough
+                time.sleep(0.005)
+            return super().compact(table, go_on=go_on)
 
     try:
         run = maintain(upkeep, table, spark=Slow(), lag_s_max=0.0001, leave_out={"remove-orphans"})
     finally:
         daemon.resume()
-    assert [(one.action, one.status) for one in run.actions] == [("compact", "done"), ("rewrite-manifests", "yielded")]
+    assert [(one.action, one.status) for one in run.actions] == [
+        ("compact", "yielded"), ("rewrite-manifests", "yielded"),
+    ]  # fmt: skip
     assert run.ok
 
 

@@ -217,3 +217,15 @@ def test_what_does_not_fit_is_refused_before_anything_is_written(lake: Lake) -> 
         with pytest.raises(InvalidInput):
             compact(lake.spark, table, strategy=strategy, by=by)
     assert lake.files_on_disk(table) == before
+
+
+def test_a_compaction_that_is_told_not_to_go_on_leaves_the_other_groups(lake: Lake) -> None:
+    table = lake.create(partition=(("region", "identity"),))
+    append_rows(lake, table, (0, 6), (6, 12))
+    answers = iter([True, False])
+    outcome = compacted(lake, table, go_on=lambda: next(answers))
+    assert [one.status for one in outcome.groups] == ["committed", "postponed", "postponed"]
+    assert (outcome.postponed, outcome.files_before, outcome.files_after) == (2, 2, 1)
+    assert len(data_files(lake, table)) == 5
+    assert lake.ids(table) == list(range(12))
+    assert compacted(lake, table).files_before == 4
