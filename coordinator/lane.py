@@ -1,8 +1,7 @@
 """A lane: one table's intents, in order, one batch after the other.
 
-The next batch gathers while this one commits; there is no timer. Batches of appends overlap: while one is swapped in,
-the next is prepared and its files are written (`firn.coordinator.flight`). The lane holds the table's lock as a lease
-while it is busy, and gives it up between batches when another waits for it. How a batch is committed is
+The next batch gathers while this one commits; there is no timer. The lane holds the table's lock as a lease while it
+is busy, and gives it up between batches when another waits for it. How a batch is committed is
 `firn.coordinator.table_commits`.
 """
 
@@ -11,14 +10,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 
 import msgspec
 import structlog
 
-from firn.coordinator.batch import transaction_in
-from firn.coordinator.flight import IN_FLIGHT_MAX, Flight
 from firn.coordinator.lane_lock import LaneLock
 from firn.coordinator.lane_queue import LaneQueue
 from firn.coordinator.metrics import TableSize
@@ -26,7 +22,7 @@ from firn.coordinator.paused_tables import TablePausedError
 from firn.coordinator.pending import Pending
 from firn.coordinator.replay.decision import Refused
 from firn.coordinator.replay.transaction import UnreadableTableError
-from firn.coordinator.table_commits import TableCommits
+from firn.coordinator.table_commits import TableCommits, transaction_in
 from firn.coordinator.workshop import Workshop
 from firn.model.errors import CorruptFile, Fenced, FirnError, InvalidInput, Misconfigured, NotFound, Unavailable
 
@@ -53,7 +49,6 @@ class Lane:
         )  # fmt: skip
         self._commits = TableCommits(table, shop, lock=self._lock, queue=self._queue)
         self._busy = False
-        self._flights: deque[Flight] = deque()
         self._began_at = 0.0
         self.given_up: list[Pending] = []
         """What a lane left undecided of its last batch when it ended: for want of a server or the lock, or by dying."""
@@ -79,7 +74,7 @@ class Lane:
     @property
     def idle(self) -> bool:
         """Nothing queued, nothing under way, no lock held."""
-        return not self.depth and not self._busy and not self._flights and not self._lock.has_lease
+        return not self.depth and not self._busy and not self._lock.has_lease
 
     def retire(self) -> list[Pending]:
         """Finish the batch under way, then end; what was queued behind it is returned, undecided.
@@ -95,15 +90,11 @@ class Lane:
     async def run(self) -> None:
         """Commit batches until the lane is retired."""
         try:
-            while self._flights or not (self._retired.is_set() and not self._queue):
-                if self._flights and not self._may_launch():
-                    await self._watch_flights()
-                    continue
+            while not (self._retired.is_set() and not self._queue):
                 if not self._queue:
                     await self._wait()
                     continue
                 if self.table in self._shop.paused:
-                    await self._land_all()
                     self._give_back(self._queue.clear())
                     await self._lock.let_go()
                     continue
@@ -111,76 +102,18 @@ class Lane:
                 batch = self._queue.next_batch(now_ms=self._shop.wall_ms())
                 if not batch or self._waits_for_another(batch):
                     continue
+                self._busy = True
                 self._began_at = time.monotonic()
-                if not await self._launch(batch):
-                    await self._land_all()
-                    await self._settle_or_give_up(batch)
-                    await self._lock.give_way()
+                try:
+                    await self._settle_somehow(batch)
+                except BaseException:
+                    self.given_up.extend(batch)
+                    raise
+                finally:
+                    self._busy, self.stalled = False, None
+                await self._lock.give_way()
         finally:
-            for flight in self._flights:
-                flight.abandon()
-                self.given_up.extend(flight.batch)
             await self._lock.let_go()
-
-    async def _settle_or_give_up(self, batch: list[Pending], *, after: Flight | None = None) -> None:
-        self._busy = True
-        try:
-            await self._settle_somehow(batch, after=after)
-        except BaseException:
-            self.given_up.extend(batch)
-            raise
-        finally:
-            self._busy, self.stalled = False, None
-
-    # -- flights ---------------------------------------------------------------------------------------------------
-
-    def _may_launch(self) -> bool:
-        """Whether a batch is to be prepared behind those in flight: not before the last one's files are written.
-
-        Until then the next batch gathers, which costs nothing: its swap has to wait anyway.
-        """
-        return bool(self._queue) and len(self._flights) < IN_FLIGHT_MAX and self._flights[-1].written
-
-    async def _launch(self, batch: list[Pending]) -> bool:
-        """Put a batch in flight; False when it has to be settled in the ordinary way."""
-        if self._lock.is_wanted:
-            return False
-        behind = self._flights[-1] if self._flights else None
-        try:
-            flight = await self._commits.launch(batch, behind=behind)
-        except Exception as error:  # noqa: BLE001 - whoever settles the batch meets it again, and knows what to do
-            self._log.warning("batch not launched", reason=str(error), kind=type(error).__name__, intents=len(batch))
-            flight = None
-        if flight is None:
-            return False
-        self._flights.append(flight)
-        flight.watch(self._arrived.set)
-        return True
-
-    async def _watch_flights(self) -> None:
-        """Until something comes, or something becomes of a flight."""
-        if self._flights[0].is_down:
-            await self._land()
-            return
-        self._arrived.clear()
-        await self._arrived.wait()
-
-    async def _land_all(self) -> None:
-        while self._flights:
-            await self._land()
-
-    async def _land(self) -> None:
-        """Wait for the first flight. If it did not come off those behind did not, either: all are settled anew."""
-        if await self._flights[0].landed():
-            self._flights.popleft()
-            self.unreadable = None
-            return
-        for flight in self._flights:
-            await flight.landed()
-        self._commits.forget()
-        while self._flights:
-            flight = self._flights.popleft()
-            await self._settle_or_give_up(flight.batch, after=flight)
 
     def look_at_pauses(self) -> None:
         """Tables were paused or resumed: what waits for one may be due now."""
@@ -215,12 +148,12 @@ class Lane:
 
     # -- one batch -------------------------------------------------------------------------------------------------
 
-    async def _settle_somehow(self, batch: list[Pending], *, after: Flight | None = None) -> None:
+    async def _settle_somehow(self, batch: list[Pending]) -> None:
         """Bring a batch to its outcomes, however often servers fail; give up only when the lane is retired."""
         failures = 0
         while True:
             try:
-                await self._commits.settle(batch, after=after)
+                await self._commits.settle(batch)
                 self.unreadable = None
             except (Unavailable, Fenced, Misconfigured, OSError) as error:
                 self._commits.doubt()

@@ -60,11 +60,6 @@ class LaneLock:
         return self._lease is not None
 
     @property
-    def lease(self) -> Lease | None:
-        """The lane's lease, None when it has none, or has lost it as far as is known."""
-        return self._lease if self._lease is not None and self._leases.is_held(self._lease) else None
-
-    @property
     def is_wanted(self) -> bool:
         """Whether another waits for the lock that the lane holds."""
         return self._lease is not None and self._leases.is_wanted(self._lease)
@@ -122,11 +117,11 @@ class LaneLock:
 
     async def _hold(self) -> Lease:
         """The table's lease, acquired if need be."""
-        if (held := self.lease) is not None:
-            return held
+        if self._lease is not None and self._leases.is_held(self._lease):
+            return self._lease
         await self._unless_retired(self._connected())
-        if (held := self.lease) is not None:
-            return held
+        if self._lease is not None and self._leases.is_held(self._lease):
+            return self._lease
         self._lease = None
         self._lease = await self._acquire(self._table, on_wanted=self._on_wanted)
         self._held_since = time.monotonic()

@@ -15,9 +15,7 @@ from typing import Any, TypeVar
 import msgspec
 import structlog
 
-from firn.coordinator.batch import operations_in, transaction_in
 from firn.coordinator.commit import Part, Plan, Prepared, is_light, prepare
-from firn.coordinator.flight import Flight, can_be_foreseen
 from firn.coordinator.lane_lock import LaneLock
 from firn.coordinator.lane_queue import LaneQueue, unless_late
 from firn.coordinator.metrics import TableSize
@@ -37,7 +35,9 @@ from firn.coordinator.transaction_tables import TransactionTables
 from firn.coordinator.workshop import Workshop
 from firn.model.errors import NotFound, Unavailable
 from firn.model.identifiers import uuid7
+from firn.model.intent import Intent
 from firn.model.journal import Retried
+from firn.model.operations.transaction import Transaction
 from firn.model.operations.upkeep import ExpireSnapshots
 from firn.model.outcome import Outcome, Rejected
 from firn.model.table_properties import MAX_SWAPS_PER_SECOND
@@ -94,17 +94,16 @@ class TableCommits:
         queued = (hold for intent in self._queue.intents for hold in holds_of(intent))
         return (*queued, *await self._shop.waiting(self.table))
 
-    async def settle(self, batch: list[Pending], *, after: Flight | None = None) -> None:
+    async def settle(self, batch: list[Pending]) -> None:
         """Attempts until every intent of the batch has its outcome; `batch` keeps those that have none yet.
 
-        `after` is the flight that did not come off, if there was one. Raises TablePausedError before anything is read
-        of a table that is paused, its own or another of a transaction.
+        Raises TablePausedError before anything is read of a table that is paused, its own or another of a transaction.
         """
         shop, limits = self._shop, self._shop.limits
-        batch_id = self._new_id() if after is None else after.batch_id
-        retried: list[Retried] = [] if after is None else list(after.retried)
+        batch_id = uuid7(now_ms=shop.wall_ms(), entropy=secrets.token_bytes(10))
+        retried: list[Retried] = []
         plan: Plan | None = None
-        for number in range(len(retried), limits.swap_attempts_max):
+        for number in range(limits.swap_attempts_max):
             if not await self._has_table(batch):
                 self._refuse_unknown(batch)
                 return
@@ -125,71 +124,11 @@ class TableCommits:
                 if not prepared.parts:
                     self._publish_unjournaled(batch, prepared.outcomes)
                     return
-                await self._write(prepared.files)
-                if await self._swap(prepared, leases, batch, retried=retried):
+                await self._timed("write", shop.writes.create_all(prepared.files))
+                shop.metrics.count_written(prepared.files)
+                if await self._swap(prepared, leases, batch, retried=retried, number=number):
                     return
         raise Unavailable(f"{limits.swap_attempts_max} swaps of one batch in a row did not come off")
-
-    async def launch(self, batch: list[Pending], *, behind: Flight | None) -> Flight | None:
-        """Prepare a batch of appends, and have it written and swapped in while the caller goes on.
-
-        It is prepared on what the flights before it will have made of the table, so it comes off only if they do;
-        `behind` is the last of them. None where this cannot be: `settle` the batch when nothing is in flight.
-        """
-        shop, lease = self._shop, self._lock.lease
-        if lease is None or self._followed != lease.token or not all_new(self._state.decisions, batch):
-            return None
-        waiting = await self._waiting_behind(batch)
-        if self._followed != lease.token:  # the one before came down meanwhile
-            return None
-        batch[:] = [unless_late(pending, now_ms=shop.wall_ms()) for pending in batch]
-        plan = Plan(
-            daemon=shop.daemon, batch=self._new_id(), pendings=tuple(batch),
-            placement=Placement(warehouse=shop.warehouse, allowed=shop.allowed), limits=shop.limits, written={},
-            waiting=waiting,
-        )  # fmt: skip
-        if not is_light(plan, self._state) or not can_be_foreseen(self._state):
-            return None
-        attempt, now = _attempt(plan.batch, 0, shop.wall_ms()), time.monotonic()
-        prepared = prepare(
-            plan, self._state, reader=shop.reader, attempt=attempt, retried=(), lock_token=lease.token, now=now
-        )
-        shop.metrics.stage_seconds.labels("replay").observe(time.monotonic() - now)
-        (part,) = prepared.parts
-        assert part.change.expected is not None
-        self._advance(part, {self.table: part.change.expected + 1})
-        flight = Flight(batch=batch, batch_id=plan.batch, prepared=prepared)
-        flight.begin(self._fly(flight, lease, behind=behind))
-        return flight
-
-    async def _fly(self, flight: Flight, lease: Lease, *, behind: Flight | None) -> bool:
-        """Write the files, wait for the flight before, swap; whether the batch is committed.
-
-        The journal segment comes last: one names as its predecessor only what was committed (`firn recover` rests on
-        that).
-        """
-        files = flight.prepared.files
-        (part,) = flight.prepared.parts
-        last = () if behind is None else tuple(file for file in files if file[0] == part.segment.location)
-        try:
-            await self._write([file for file in files if not last or file[0] != part.segment.location])
-        finally:
-            flight.files_are_written()
-        if behind is not None:
-            if not await behind.landed():
-                return False
-            await self._write(last)
-        won = await self._swap(flight.prepared, (lease,), flight.batch, retried=flight.retried, ahead=True)
-        if not won:
-            self.forget()
-        return won
-
-    async def _write(self, files: Sequence[tuple[str, bytes]]) -> None:
-        await self._timed("write", self._shop.writes.create_all(files))
-        self._shop.metrics.count_written(files)
-
-    def _new_id(self) -> str:
-        return uuid7(now_ms=self._shop.wall_ms(), entropy=secrets.token_bytes(10))
 
     def _say_what_was_found(self, retried: list[Retried]) -> None:
         """After a swap that did not come off: where the table was found, which tells who came first."""
@@ -232,27 +171,21 @@ class TableCommits:
         batch: Sequence[Pending],
         *,
         retried: list[Retried],
-        ahead: bool = False,
+        number: int,
     ) -> bool:
-        """Move the pointers; True when the batch is committed and its outcomes are on their way.
-
-        `ahead`: the state has been brought to what comes of it already.
-        """
+        """Move the pointers; True when the batch is committed and its outcomes are on their way."""
         shop, metrics = self._shop, self._shop.metrics
         own, *others = prepared.parts
         changes = [part.change for part in prepared.parts]
         swap = shop.catalogs.swap(changes, own.put, leases=leases, unmoved=prepared.unmoved)
         outcome = await self._timed("swap", swap)
-        if not ahead:
-            self._followed = None
+        self._followed = None
         match outcome:
             case Won(versions=versions):
                 for part in prepared.parts:
-                    if not ahead:
-                        self._advance(part, versions)
+                    self._advance(part, versions)
                     shop.landed(part.working, part.segment, batch)
-                if not ahead:
-                    self._followed = leases[0].token if self.table in versions else None
+                self._followed = leases[0].token if self.table in versions else None
                 metrics.batches.labels("won").inc()
                 metrics.batch_intents.observe(len(batch))
                 if others:
@@ -260,7 +193,7 @@ class TableCommits:
                 for part in others:
                     shop.publisher.announce(part.segment)
                 shop.publisher.publish(own.segment, batch)
-                self._log_won(prepared, len(retried))
+                self._log_won(prepared, number)
                 return True
             case Lost():
                 metrics.batches.labels("lost").inc()
@@ -273,7 +206,7 @@ class TableCommits:
                 metrics.batches.labels("unknown").inc()
                 metrics.unknown_swaps.inc()
                 self._log.warning("swap unanswered", reason=reason, batch=own.segment.batch.batch)
-        retried.append(Retried(attempt=len(retried), reason=type(outcome).__name__.lower()))
+        retried.append(Retried(attempt=number, reason=type(outcome).__name__.lower()))
         return False
 
     def _advance(self, part: Part, versions: Mapping[str, int]) -> None:
@@ -379,6 +312,21 @@ class TableCommits:
             return await work
         finally:
             self._shop.metrics.stage_seconds.labels(stage).observe(time.monotonic() - started)
+
+
+def transaction_in(batch: Sequence[Pending]) -> Transaction | None:
+    """The transaction that the batch is, unless it is refused already."""
+    first = batch[0]
+    return first.decoded.intent if isinstance(first.decoded.intent, Transaction) and first.verdict is None else None
+
+
+def operations_in(batch: Sequence[Pending]) -> list[Intent]:
+    """What the batch asks for, operation by operation: the members of a transaction, else the intents."""
+    operations: list[Intent] = []
+    for pending in batch:
+        intent = pending.decoded.intent
+        operations += intent.members if isinstance(intent, Transaction) else (intent,)
+    return operations
 
 
 def size_after(part: Part, before: TableSize | None) -> TableSize | None:

@@ -16,7 +16,7 @@ from tests.acceptance.stack import SESSION_TIMEOUT_S, SHARDS, DaemonProcess, Sta
 TABLE = "db.events"
 TAKEOVER_S = SESSION_TIMEOUT_S + 2.0
 SESSION_LOST = (
-    "zookeeper session", "swap unanswered", "flight void", "batch waits", "pauses not read",
+    "zookeeper session", "swap unanswered", "batch waits", "pauses not read",
     "ownership waits", "lease.not-removed-yet", "intake waits",
 )  # fmt: skip
 REDIS_LOST = ("intake waits", "outcomes wait", "reservations not looked at")

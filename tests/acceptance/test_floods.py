@@ -100,4 +100,4 @@ def test_a_flood_holds_up_no_other_table_of_its_shard_and_survives_a_crash(stack
     assert {table: (len(names), len(set(names))) for table, names in files.items()} == {
         FLOODED: (FLOOD, FLOOD), QUIET: (11, 11),
     }  # fmt: skip
-    check_log(daemon, warnings=("zookeeper session", "flight void", "batch waits", "pauses not read"))
+    check_log(daemon, warnings=("zookeeper session", "batch waits", "pauses not read"))

@@ -36,7 +36,7 @@ WRITERS = 6
 TRANSACTIONS = 15
 KILLS = 3
 LOST = (
-    "zookeeper session", "swap unanswered", "flight void", "batch waits", "pauses not read",
+    "zookeeper session", "swap unanswered", "batch waits", "pauses not read",
     "ownership waits", "lease.not-removed-yet", "intake waits",
     "waiting for the session of an earlier life to end",
 )  # fmt: skip
