@@ -29,6 +29,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Mark tests by folder and by the servers they ask for, order them, and leave out long ones nobody asked for."""
     for item in items:
         folder = _folder(item)
+        item.add_marker(pytest.mark.xdist_group(folder))  # one Spark and one daemon a folder, in one process
         needs_servers = bool(SERVER_FIXTURES & set(getattr(item, "fixturenames", ())))
         if folder == "unit" and needs_servers:
             msg = f"{item.nodeid}: unit tests start no servers; move it to tests/integration"
