@@ -20,7 +20,7 @@ QUIET = next(
     name for name in (f"db.quiet{n}" for n in itertools.count())
     if shard_of(name, shards=SHARDS) == shard_of(FLOODED, shards=SHARDS)
 )  # fmt: skip
-FLOOD = 2_500
+FLOOD = 6_000
 LANE = 200
 """Intents that the daemon holds of one table: a twelfth of the flood."""
 
