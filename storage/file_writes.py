@@ -40,7 +40,7 @@ _ERRORS: Final[dict[str, type[FirnError]]] = {
     error.__name__: error
     for error in (AlreadyExists, InvalidInput, Misconfigured, NotFound, Unavailable, UnknownOutcome)
 }
-_PROGRAM: Final = "firn.storage.file_writing_program"
+PROGRAM: Final = "firn.storage.file_writing_program"
 
 _log: Any = structlog.get_logger(__name__)
 
@@ -129,7 +129,7 @@ class ProcessWrites:
             ours, theirs = socket.socketpair()
             with theirs:
                 self._process = await asyncio.create_subprocess_exec(
-                    sys.executable, "-m", _PROGRAM, str(theirs.fileno()), pass_fds=[theirs.fileno()],
+                    sys.executable, "-m", PROGRAM, str(theirs.fileno()), pass_fds=[theirs.fileno()],
                     stdin=asyncio.subprocess.DEVNULL,
                 )  # fmt: skip
             reader, self._writer = await asyncio.open_connection(sock=ours)

@@ -5,6 +5,7 @@ It ends when the daemon's end of the socket is closed, which the operating syste
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import socket
 import sys
@@ -32,7 +33,8 @@ class _Service:
     def serve(self) -> None:
         """Take requests until there are no more, and finish them."""
         decoder = msgspec.msgpack.Decoder(Request)
-        with self._connection.makefile("rb") as stream:
+        # A daemon that is killed with replies unread resets the connection.
+        with contextlib.suppress(ConnectionError), self._connection.makefile("rb") as stream:
             while length := stream.read(LENGTH_BYTES):
                 request = decoder.decode(_exactly(stream, int.from_bytes(length, "big")))
                 files = [
@@ -52,7 +54,7 @@ class _Service:
         else:
             reply = Reply(number)
         content = msgspec.msgpack.encode(reply)
-        with self._sending:
+        with self._sending, contextlib.suppress(ConnectionError):
             self._connection.sendall(len(content).to_bytes(LENGTH_BYTES, "big") + content)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import redis
+import structlog
 from hypothesis import settings
 from kazoo.client import KazooClient
 
@@ -52,6 +53,14 @@ def _folder(item: pytest.Item) -> str:
 def _rank(folder: str) -> int:
     """Where a folder's tests come in the order."""
     return FOLDERS.index(folder) if folder in FOLDERS else len(FOLDERS)
+
+
+@pytest.fixture(autouse=True)
+def logs_as_they_were() -> Iterator[None]:
+    """Commands that run in the tests' own process set up logs for all of it."""
+    before = structlog.get_config()
+    yield
+    structlog.configure(**before)
 
 
 @pytest.fixture(scope="session")

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 import signal
+import socket
+import subprocess
+import sys
 from contextlib import asynccontextmanager
 
+import msgspec
 import pytest
 
 from firn.model.errors import AlreadyExists, InvalidInput, Unavailable
-from firn.storage.file_writes import ProcessWrites
+from firn.storage.file_writes import LENGTH_BYTES, PROGRAM, ProcessWrites, Request
 from firn.storage.local_files import LocalFiles
 from firn.storage.memory_files import MemoryFiles
 
@@ -98,3 +103,17 @@ async def test_other_stores_are_written_to_in_a_thread():
         await writes.create_all([("memory://w/a", b"1")])
         assert writes._process is None
     assert files.read("memory://w/a", bytes_max=10) == b"1"
+
+
+def test_the_process_ends_quietly_when_its_daemon_is_killed_with_answers_unread(tmp_path):
+    ours, theirs = socket.socketpair()
+    with theirs:
+        process = subprocess.Popen(
+            [sys.executable, "-m", PROGRAM, str(theirs.fileno())], pass_fds=[theirs.fileno()], stderr=subprocess.PIPE
+        )
+    head = msgspec.msgpack.encode(Request(0, (f"{tmp_path}/a",), (1,)))
+    ours.sendall(len(head).to_bytes(LENGTH_BYTES, "big") + head + b"1")
+    assert select.select([ours], [], [], 20)[0]  # the answer is there, and is never read
+    ours.close()
+    _, said = process.communicate(timeout=20)
+    assert (process.returncode, said) == (0, b"")
