@@ -51,6 +51,7 @@ def test_a_daemon_is_killed(day: GameDay) -> None:
     day.prove()
 
 
+@pytest.mark.long
 def test_a_metadata_file_is_damaged(day: GameDay) -> None:
     """One table cannot be read any more, which shows when a daemon has to read it; all others go on."""
     with day.load(*TABLES) as writers:
