@@ -33,6 +33,9 @@ from firn.storage.locations import FILE_SCHEME, scheme_of
 LENGTH_BYTES: Final = 4
 """Each message begins with the length of its head, big-endian."""
 
+CLOSE_S: Final = 5.0
+"""How long the process may take to end."""
+
 PARALLEL_WRITES: Final = 32
 """Batches, each of another table, that are written at once to stores other than the local one."""
 
@@ -84,6 +87,7 @@ class ThreadWrites:
 class ProcessWrites:
     """Local files in a process of their own, which is started when it is needed; others in a worker thread.
 
+    It is for a store that takes local files: the process writes whatever local file it is asked for.
     When the process ends, what it was asked for is `Unavailable`: some of it may have been written, under names that
     nothing refers to. The next write starts another.
     """
@@ -114,13 +118,19 @@ class ProcessWrites:
             self._waiting.pop(number, None)
 
     async def close(self) -> None:
-        """End the process, after what it is at."""
+        """End the process, after what it is at; a disk that hangs is not waited for."""
         if self._writer is not None:
             self._writer.close()
-        if self._process is not None:
-            await self._process.wait()
-        if self._listening is not None:
-            await self._listening
+        if self._process is None or self._listening is None:
+            return
+        try:
+            async with asyncio.timeout(CLOSE_S):
+                await self._process.wait()
+        except TimeoutError:
+            _log.warning("the process that writes files is killed", pid=self._process.pid, seconds=CLOSE_S)
+            self._process.kill()
+        self._listening.cancel()
+        await asyncio.gather(self._listening, return_exceptions=True)
 
     async def _start(self) -> asyncio.StreamWriter:
         async with self._starting:

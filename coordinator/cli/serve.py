@@ -27,7 +27,8 @@ from firn.coordinator.embedded import EmbeddedServers
 from firn.coordinator.endpoints import DATA_DEFAULT, Endpoints, forget_endpoints, write_endpoints
 from firn.coordinator.logs import configure_logs
 from firn.model.errors import FirnError, Misconfigured
-from firn.storage.file_writes import ProcessWrites
+from firn.storage.file_writes import FileWrites, ProcessWrites, ThreadWrites
+from firn.storage.locations import FILE_SCHEME, scheme_of
 
 SWITCH_INTERVAL_S: Final = 0.001
 """How long a thread that computes may hold up those that wait for it: Python's own 5 ms are a commit's latency."""
@@ -163,8 +164,10 @@ async def _serve(settings: Settings, *, data: Path | None) -> None:
 async def _start(settings: Settings, stack: contextlib.AsyncExitStack) -> tuple[Daemon, str | None]:
     """The daemon at work, and its URL; `stack` gets what ends it and its connections."""
     connections = await stack.enter_async_context(connect(settings))
-    writes = ProcessWrites(connections.files)
-    stack.push_async_callback(writes.close)
+    writes: FileWrites = ThreadWrites(connections.files)
+    if scheme_of(settings.warehouse.location) == FILE_SCHEME:
+        writes = in_process = ProcessWrites(connections.files)
+        stack.push_async_callback(in_process.close)
     daemon = Daemon(
         settings, session=connections.session, streams=connections.streams, files=connections.files, writes=writes
     )

@@ -117,3 +117,14 @@ def test_the_process_ends_quietly_when_its_daemon_is_killed_with_answers_unread(
     ours.close()
     _, said = process.communicate(timeout=20)
     assert (process.returncode, said) == (0, b"")
+
+
+async def test_a_disk_that_hangs_does_not_keep_a_daemon_from_ending(tmp_path, monkeypatch):
+    monkeypatch.setattr("firn.storage.file_writes.CLOSE_S", 0.2)
+    async with process_writes(LocalFiles()) as writes:
+        await writes.create_all([(f"{tmp_path}/a", b"1")])
+        pid = process_of(writes)
+        os.kill(pid, signal.SIGSTOP)
+    process = writes._process
+    assert process is not None
+    assert await asyncio.wait_for(process.wait(), 20) == -signal.SIGKILL
