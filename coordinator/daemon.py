@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 import structlog
 
+from firn.coordinator.bulletin import Bulletin
 from firn.coordinator.config import Settings
 from firn.coordinator.disturbances import Disturbances
 from firn.coordinator.http_server import Health, HttpServer
@@ -30,6 +31,7 @@ from firn.coordinator.reservations import Reservations
 from firn.coordinator.server_health import ServerHealth
 from firn.coordinator.table_catalogs import TableCatalogs
 from firn.coordinator.table_locations import TableLocations
+from firn.coordinator.table_patrol import TablePatrol
 from firn.coordinator.table_reader import TableReader
 from firn.coordinator.version import VERSION
 from firn.coordinator.waiting import WaitingIntents
@@ -116,7 +118,7 @@ class Daemon:
         self.lanes = Lanes(shop)
         self.metrics.watch_cache(shop.reader.cache)
         self.metrics.watch_tables(self.lanes.sizes)
-        self.metrics.watch_trouble(self.lanes.troubled)
+        self.metrics.watch_troubles(lambda: self.lanes.troubles)
         self.metrics.watch_lanes(lambda: self.lanes.depths)
         self.metrics.watch_publishing(lambda: self.publisher.depth)
         self.ownership = Ownership(
@@ -127,6 +129,8 @@ class Daemon:
             on_release=self._release_shards,
         )
         self.metrics.watch_shards(self.ownership.owned)
+        self._patrol = TablePatrol(shop, self.lanes, shards=settings.daemon.shards, owned=self.ownership.owned)
+        self._bulletin = Bulletin(self._membership, self.lanes)
         self._server_health = ServerHealth(session, streams, metrics=self.metrics)
         self._reservations = Reservations(streams, limits=limits)
         self._disturbances = Disturbances(self._reservations, streams, daemon=self.member, wall_ms=wall_ms)
@@ -171,8 +175,7 @@ class Daemon:
             self._log.warning("redis may lose intents", setting=warning)
         await self._streams.announce(self.intake.announcement)
         url = None if self._settings.http.port < 0 else await self.http.start()
-        info = msgspec.json.encode({"version": VERSION, "http": url})
-        await self._join(info)
+        await self._join(self._bulletin.first(url))
         await self.paused.look_again()
         self._started = True
         for name, work in (
@@ -181,6 +184,8 @@ class Daemon:
             ("ownership", self.ownership.run()),
             ("intake", self.intake.run()),
             ("lane sweep", self.lanes.sweep()),
+            ("table patrol", self._patrol.run()),
+            ("bulletin", self._bulletin.run()),
             ("disturbances", self._disturbances.run()),
             ("server health", self._server_health.run()),
         ):

@@ -9,8 +9,10 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from firn.model.errors import FirnError
+from firn.coordinator.bulletin import Notice, notice_in
+from firn.model.errors import FirnError, NotFound
 from firn.model.pause import Pause
+from firn.model.trouble import Trouble
 from firn.storage.intent_streams import IntentStreams, ShardLag
 from firn.storage.membership import Membership
 from firn.storage.pauses import Pauses
@@ -27,12 +29,14 @@ NOT_KNOWN: Final = "?"
 
 
 class Member(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
-    """A daemon: its id, what it said of itself, the shards it owns."""
+    """A daemon: its id, what it says of itself, the shards it owns. `troubles` are the tables that it is stuck on."""
 
     id: str
     version: str = "?"
     http: str | None = None
     shards: tuple[int, ...] = ()
+    troubles: tuple[Trouble, ...] = ()
+    troubles_in_all: int = 0
 
 
 class Shard(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
@@ -92,10 +96,33 @@ async def fleet_of(
     versions = sorted({member.version for member in members})
     if len(versions) > 1:
         troubles.append(f"daemons of several versions: {', '.join(versions)}")
+    for member in members:
+        troubles.extend(map(str, member.troubles))
+        if member.troubles_in_all > len(member.troubles):
+            troubles.append(f"{member.id}: and {member.troubles_in_all - len(member.troubles)} more tables")
     return Fleet(
         members=tuple(members), shards=tuple(looked_at), tables=len(tables), troubles=tuple(dict.fromkeys(troubles)),
         paused=paused,
     )  # fmt: skip
+
+
+async def notices(membership: Membership) -> dict[str, Notice]:
+    """What every daemon says of itself, by its id. Raises as ZooKeeper does."""
+    ids = await membership.members()
+    found = await asyncio.gather(*(_notice(membership, member) for member in ids))
+    return dict(zip(ids, found, strict=True))
+
+
+def troubles_in(told: Mapping[str, Notice]) -> dict[str, Trouble]:
+    """What daemons are stuck on, by table."""
+    return {trouble.table: trouble for notice in told.values() for trouble in notice.troubles}
+
+
+async def _notice(membership: Membership, member: str) -> Notice:
+    try:
+        return notice_in(await membership.info(member))
+    except NotFound:
+        return Notice()  # it has just gone
 
 
 async def _told(work: Awaitable[T], otherwise: U, troubles: list[str], *, server: str) -> T | U:
@@ -113,9 +140,10 @@ async def _member(membership: Membership, member: str, owners: Mapping[int, str]
     shards = tuple(shard for shard, owner in owners.items() if owner == member)
     try:
         async with asyncio.timeout(ANSWER_S):
-            told = msgspec.json.decode(await membership.info(member))
-    except (FirnError, TimeoutError, msgspec.DecodeError):
-        told = {}  # it has just gone, or it is of another version
-    if not isinstance(told, dict):
-        told = {}
-    return Member(id=member, version=str(told.get("version", "?")), http=told.get("http"), shards=shards)
+            notice = await _notice(membership, member)
+    except (FirnError, TimeoutError):
+        notice = Notice()
+    return Member(
+        id=member, version=notice.version, http=notice.http, shards=shards, troubles=notice.troubles,
+        troubles_in_all=notice.troubles_in_all,
+    )  # fmt: skip

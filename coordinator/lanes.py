@@ -11,11 +11,12 @@ import msgspec
 import structlog
 
 from firn.coordinator.lane import Lane
-from firn.coordinator.metrics import TableSize, TroubledTable
+from firn.coordinator.metrics import TableSize
 from firn.coordinator.pending import Pending
 from firn.coordinator.readability import read_whole
 from firn.coordinator.workshop import Workshop
 from firn.model.errors import FirnError, NotFound, Unavailable
+from firn.model.trouble import Trouble
 
 IDLE_SWEEP_S = 30.0
 """How often idle lanes are dropped; their state is read again when an intent comes."""
@@ -44,7 +45,7 @@ class Lanes:
         self._bytes = 0
         self._given_up: set[int] = set()
         self._unreadable: dict[str, str] = {}
-        """Tables that have no lane here, and could not be read when they had one."""
+        """Tables that have no lane here, and could not be read when they had one, or when they were looked at."""
         shop.paused.on_change(self._on_pauses)
         self._log = structlog.get_logger()
 
@@ -129,10 +130,25 @@ class Lanes:
         """Tables whose batch cannot get on, with what is in the way: a server, a store, the lock."""
         return {table: lane.stalled for table, lane in self._lanes.items() if lane.stalled is not None}
 
-    def troubled(self) -> list[TroubledTable]:
-        """Both, for the metrics."""
-        unreadable = [TroubledTable(table=table, trouble="unreadable") for table in self.unreadable]
-        return unreadable + [TroubledTable(table=table, trouble="stalled") for table in self.stalled]
+    @property
+    def troubles(self) -> list[Trouble]:
+        """Both, a table at most once."""
+        unreadable = self.unreadable
+        stalled = ((table, why) for table, why in self.stalled.items() if table not in unreadable)
+        return [
+            *(Trouble(table=table, state="unreadable", why=why) for table, why in unreadable.items()),
+            *(Trouble(table=table, state="stalled", why=why) for table, why in stalled),
+        ]
+
+    def takes_care_of(self, table: str) -> bool:
+        """Whether what is wrong with a table is found without looking for it: it has a lane, or is known not to do."""
+        return table in self._lanes or table in self._unreadable
+
+    def found_unreadable(self, table: str, why: str) -> None:
+        """Somebody looked at a table that has no lane, and it does not pass its checks."""
+        if not self.takes_care_of(table):
+            self._unreadable[table] = why
+            self._log.error("table unreadable", table=table, reason=why)
 
     @property
     def depths(self) -> dict[str, int]:

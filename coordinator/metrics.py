@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from firn.model.trouble import Trouble
 from firn.storage.sessions import SessionState
 
 SECONDS_BUCKETS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
@@ -210,9 +211,9 @@ class Metrics:
         """Show the largest tables of this daemon, so that labels stay bounded."""
         self.registry.register(_LargestTables(sizes))
 
-    def watch_trouble(self, troubled: Callable[[], Iterable[TroubledTable]]) -> None:
+    def watch_troubles(self, troubles: Callable[[], Iterable[Trouble]]) -> None:
         """Show how many tables no commit can be made on, and some of them by name."""
-        self.registry.register(_Trouble(troubled))
+        self.registry.register(_Troubles(troubles))
 
     def watch_lanes(self, depths: Callable[[], Mapping[str, int]]) -> None:
         """Show how many intents wait, and for which tables the most do. `depths` are the lanes', by table."""
@@ -241,13 +242,6 @@ class TableSize(msgspec.Struct, frozen=True, kw_only=True):
     snapshots: int
     manifests: int
     metadata_bytes: int
-
-
-class TroubledTable(msgspec.Struct, frozen=True, kw_only=True):
-    """A table that no commit can be made on: its files do not pass their checks, or what its batch needs is refused."""
-
-    table: str
-    trouble: Literal["unreadable", "stalled"]
 
 
 def kind_of(location: str) -> Kind:
@@ -348,19 +342,19 @@ class _PublishQueue(Collector):
         return [GaugeMetricFamily("firn_publish_queue_batches", text, value=self._depth())]
 
 
-class _Trouble(Collector):
-    def __init__(self, troubled: Callable[[], Iterable[TroubledTable]]) -> None:
-        self._troubled = troubled
+class _Troubles(Collector):
+    def __init__(self, troubles: Callable[[], Iterable[Trouble]]) -> None:
+        self._troubles = troubles
 
     def collect(self) -> list[Metric]:
-        found = sorted(self._troubled(), key=lambda one: (one.trouble, one.table))
-        unreadable = sum(one.trouble == "unreadable" for one in found)
+        found = sorted(self._troubles(), key=lambda one: (one.state, one.table))
+        unreadable = sum(one.state == "unreadable" for one in found)
         named = GaugeMetricFamily(
             "firn_table_trouble", "1 for each table that is unreadable or stalled; a few by name.",
             labels=("table", "trouble"),
         )  # fmt: skip
         for one in found[:TABLES_SHOWN]:
-            named.add_metric((one.table, one.trouble), 1)
+            named.add_metric((one.table, one.state), 1)
         return [
             GaugeMetricFamily(
                 "firn_unreadable_tables", "Tables whose stored files do not pass their checks.",

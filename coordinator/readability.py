@@ -1,4 +1,4 @@
-"""Whether a table that could not be read can be read again: all that its newest snapshot is made of, or a view's file.
+"""Whether a table can be read: its metadata file, or all that its newest snapshot is made of, or a view's file.
 
 Reads only, and blocking: for a worker thread. What is in the reader's cache is not read again.
 """
@@ -7,6 +7,18 @@ from __future__ import annotations
 
 from firn.coordinator.table_reader import TableReader
 from firn.storage.pointers import Pointer
+
+
+def read_metadata(pointer: Pointer, reader: TableReader) -> None:
+    """Read the metadata file, and compare it with the pointer. Raises what a commit on it would raise."""
+    if pointer.dropped:
+        return
+    if pointer.metadata_digest is not None:
+        reader.checked(pointer.metadata_location, pointer.metadata_digest)
+    elif pointer.kind == "view":
+        reader.view(pointer.metadata_location)
+    else:
+        reader.metadata(pointer.metadata_location)
 
 
 def read_whole(pointer: Pointer, reader: TableReader) -> None:

@@ -12,6 +12,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from firn.coordinator.fleet import notices, troubles_in
 from firn.coordinator.queue_look import waiting_by_table
 from firn.coordinator.table_reader import TableReader
 from firn.model.errors import CorruptFile, FirnError, NotFound
@@ -22,6 +23,7 @@ from firn.storage.file_system_tables import FileSystemTables
 from firn.storage.files import FileStore
 from firn.storage.intent_streams import IntentStreams
 from firn.storage.leases import Leases
+from firn.storage.membership import Membership
 from firn.storage.metadata_files import version_of
 from firn.storage.pauses import Pauses
 from firn.storage.pointers import Pointer, Pointers
@@ -36,7 +38,7 @@ CONFLICTS_MS: Final = 3_600_000
 
 _EVENT: Final = msgspec.json.Decoder(Event)
 
-State = Literal["good", "paused", "unreadable", "dropped"]
+State = Literal["good", "paused", "stalled", "unreadable", "dropped"]
 
 
 class Content(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
@@ -80,11 +82,15 @@ async def health_of_tables(
 ) -> list[tuple[TableHealth, Pointer | None]]:
     """All tables and views by name, or those `wanted`, with their pointers; dropped ones only if asked for.
 
+    One that a daemon is stuck on is in trouble, whatever it looks like from here.
+
     What the queue says of them is added by `with_queue`, what their files say by `with_content`.
     """
     pointers, leases = Pointers(session), Leases(session, member="operator (firn tables)")
     names = list(wanted) if wanted else await pointers.list()
     pauses = await Pauses(session).all()
+    membership = Membership(session)
+    troubles = troubles_in(await notices(membership))
     turn = asyncio.Semaphore(READS_AT_ONCE)
 
     async def look(name: str) -> tuple[TableHealth, Pointer | None] | None:
@@ -99,17 +105,24 @@ async def health_of_tables(
         paused = pauses.get(name, pointer.paused)
         if pointer.dropped and not dropped:
             return None
-        state: State = "dropped" if pointer.dropped else "good" if paused is None else "paused"
+        trouble = troubles.get(name)
+        state: State = "good" if trouble is None else trouble.state
+        if state == "good" and paused is not None:
+            state = "paused"
+        if pointer.dropped:
+            state = "dropped"
         health = TableHealth(
             table=name, state=state, kind=pointer.kind, catalog=pointer.catalog, moved_ms=moved_ms,
             version=version_of(pointer.metadata_location), paused=paused,
             lock=None if holder is None else holder.member,
+            trouble=None if trouble is None or pointer.dropped else trouble.why,
         )  # fmt: skip
         return health, pointer
 
     try:
         looked_at = await asyncio.gather(*(look(name) for name in names))
     finally:
+        await membership.close()
         await leases.close()
     return [one for one in looked_at if one is not None]
 

@@ -65,16 +65,17 @@ class TableReader:
 
         Raises NotFound, CorruptFile, InvalidMetadata, Unsupported, Unavailable.
         """
-        metadata = decode_metadata(self._checked(location, digest), location=location)
+        metadata = decode_metadata(self.checked(location, digest), location=location)
         if ENCRYPTION_KEY in metadata.properties:
             raise Unsupported("the table is encrypted, which firn cannot read", where=location)
         return metadata
 
     def view(self, location: str, *, digest: str | None = None) -> ViewMetadata:
         """One view metadata file, compared as `metadata` is; raises the same."""
-        return decode_view(self._checked(location, digest), location=location)
+        return decode_view(self.checked(location, digest), location=location)
 
-    def _checked(self, location: str, digest: str | None) -> bytes:
+    def checked(self, location: str, digest: str | None) -> bytes:
+        """The bytes of a metadata file, if they are those of the digest (None: any). Raises as `metadata`."""
         data = self._files.read(location, bytes_max=self._limits.metadata_bytes_max)
         if digest is not None and digest_of_bytes(data) != digest:
             raise CorruptFile(

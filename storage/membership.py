@@ -7,13 +7,14 @@ other's work; that two do the same work for a moment is safe, because the swap d
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import Any, Final
 
 import structlog
 
 from firn.model.errors import AlreadyExists, FirnError, InvalidInput, NotFound, Unavailable, UnknownOutcome
-from firn.storage.sessions import Session, SessionState, decode_name, encode_name
+from firn.storage.sessions import MULTI_ANY_VERSION, Session, SessionState, decode_name, encode_name
 
 MEMBERS: Final = "/members"
 SHARDS: Final = "/shards"
@@ -43,6 +44,13 @@ class Membership:
             raise AlreadyExists(f"member {member_id!r} is there already, with another session")
         self._member_id, self._info = member_id, info
 
+    async def restate(self, info: bytes) -> None:
+        """Say something else of this member than when it joined; also after a session that is being made anew."""
+        assert self._member_id is not None, "join before saying anything else"
+        self._info = info
+        with contextlib.suppress(NotFound):  # it is about to join again, with this
+            await self._session.set(f"{MEMBERS}/{encode_name(self._member_id)}", info, version=MULTI_ANY_VERSION)
+
     async def members(self) -> list[str]:
         """The ids of all members, sorted."""
         found = []
@@ -54,7 +62,7 @@ class Membership:
         return sorted(found)
 
     async def info(self, member_id: str) -> bytes:
-        """What a member said of itself when it joined; `NotFound`."""
+        """What a member says of itself; `NotFound`."""
         return (await self._session.get(f"{MEMBERS}/{encode_name(member_id)}"))[0]
 
     async def on_change(self, callback: Callable[[], None]) -> None:

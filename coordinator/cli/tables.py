@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import click
 
@@ -13,7 +13,7 @@ from firn.coordinator.cli.pausing import pause_text
 from firn.coordinator.cli.reach import Reach, reaching, shards_of
 from firn.coordinator.cli.text import one_line, plural, size_of, span_of
 from firn.coordinator.cli.times import now_ms
-from firn.coordinator.table_health import Content, TableHealth, health_of_tables, with_content, with_queue
+from firn.coordinator.table_health import Content, State, TableHealth, health_of_tables, with_content, with_queue
 from firn.model.errors import NotFound, Unavailable
 from firn.model.identifiers import check_table_name
 
@@ -38,6 +38,7 @@ SORTS: Final[dict[str, Callable[[TableHealth], Any]]] = {
     "files": lambda one: -_of(one, "data_files"),
     "bytes": lambda one: -_of(one, "bytes"),
 }
+STUCK: Final = frozenset({"stalled", "unreadable"})
 DEEP_SORTS: Final = frozenset({"snapshots", "manifests", "files", "bytes"})
 
 
@@ -47,7 +48,7 @@ DEEP_SORTS: Final = frozenset({"snapshots", "manifests", "files", "bytes"})
 @click.argument("names", nargs=-1, metavar="[TABLE]...")
 @click.option("--deep", is_flag=True, help="Read the metadata of each, too: sizes, and whether it can be read.")
 @click.option("--sort", type=click.Choice(list(SORTS)), default="name", show_default=True, help="What comes first.")
-@click.option("--state", "states", multiple=True, type=click.Choice(["good", "paused", "unreadable", "dropped"]),
+@click.option("--state", "states", multiple=True, type=click.Choice(get_args(State)),
               help="Those in this state.")  # fmt: skip
 @click.option("--kind", type=click.Choice(["table", "view"]), help="Tables or views only.")
 @click.option("--contains", metavar="TEXT", help="Those whose name contains this.")
@@ -66,8 +67,8 @@ def tables(
 ) -> int:
     """Show how each table is: its last move, what waits, conflicts of the last hour, who holds its lock.
 
-    Without --deep no file is read, so it is fast for a thousand tables, and a table whose files are damaged shows only
-    once somebody has tried it. Exits with 1 when one is unreadable.
+    Without --deep no file is read, so it is fast for a thousand tables, and a table whose files are damaged shows once
+    a daemon has found it. Exits with 1 when one is unreadable or stalled.
     """
     if sort in DEEP_SORTS and not deep:
         raise click.UsageError(f"--sort {sort} needs --deep")
@@ -94,7 +95,7 @@ def tables(
     reach.output.grid(columns, (_row(one, deep=deep, now_ms=now) for one in shown_tables), empty="no such tables")
     if len(chosen) > len(shown_tables):
         reach.output.say(f"{plural(len(chosen) - len(shown_tables), 'more table')} not shown (--limit)")
-    return EXIT_NO if any(one.state == "unreadable" for one in chosen) else EXIT_OK
+    return EXIT_NO if any(one.state in STUCK for one in chosen) else EXIT_OK
 
 
 async def _look(

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from firn.coordinator.explain import Sources, Story, story_of
-from firn.coordinator.fleet import Fleet, fleet_of
+from firn.coordinator.fleet import Fleet, fleet_of, notices, troubles_in
 from firn.coordinator.lanes import Lanes
 from firn.coordinator.pages.snapshot_graph import Graph, graph_of
 from firn.coordinator.queue_look import Place, places_of
@@ -24,6 +24,7 @@ from firn.model.metadata import TableMetadata
 from firn.model.outcome import Outcome, Rejected, decode_outcome
 from firn.model.pause import Pause
 from firn.model.sharding import shard_of
+from firn.model.trouble import Trouble
 from firn.model.view import ViewMetadata
 from firn.storage.intent_streams import IntentStreams
 from firn.storage.leases import HolderInfo
@@ -58,6 +59,7 @@ class TablePage(msgspec.Struct, frozen=True, kw_only=True):
     pointer: Pointer
     shard: int
     owner: str | None
+    owner_http: str | None = None
     holder: HolderInfo | None
     depth: int
     paused: Pause | None = None
@@ -81,7 +83,9 @@ class Conflict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Survey:
-    """Answers the pages' questions from what one daemon is connected to; its own lanes are the only ones it sees."""
+    """Answers the pages' questions from what one daemon is connected to; of other daemons it knows what they say of
+    themselves.
+    """
 
     def __init__(
         self,
@@ -111,9 +115,9 @@ class Survey:
             membership=self._membership, pointers=self._pointers, pauses=self._pauses, streams=self._streams,
             shards=self._shards,
         )  # fmt: skip
-        unreadable = (f"table {table} cannot be read: {reason}" for table, reason in self._lanes.unreadable.items())
-        stalled = (f"table {table} waits and is tried again: {why}" for table, why in self._lanes.stalled.items())
-        return msgspec.structs.replace(fleet, troubles=(*fleet.troubles, *unreadable, *stalled))
+        told = {trouble.table for member in fleet.members for trouble in member.troubles}
+        untold = (str(trouble) for trouble in self._lanes.troubles if trouble.table not in told)
+        return msgspec.structs.replace(fleet, troubles=(*fleet.troubles, *untold))
 
     def depths(self) -> dict[str, int]:
         """Intents that wait in this daemon's lanes, by table."""
@@ -123,20 +127,26 @@ class Survey:
         """One page of the tables whose name contains a text, and how many there are."""
         names = [name for name in await self._pointers.list() if contains.lower() in name.lower()]
         owners = await self._membership.owners()
+        troubles = troubles_in(await notices(self._membership))
         start = (page - 1) * TABLES_A_PAGE
-        rows = await asyncio.gather(*(self._row(name, owners) for name in names[start : start + TABLES_A_PAGE]))
+        shown = names[start : start + TABLES_A_PAGE]
+        rows = await asyncio.gather(*(self._row(name, owners, troubles) for name in shown))
         return list(rows), len(names)
 
     async def table(self, name: str) -> TablePage:
         """One table. Raises NotFound, and Unavailable when ZooKeeper does not answer."""
         pointer = (await self._pointers.read_cached(name)).pointer
         shard = shard_of(name, shards=self._shards)
+        owner = (await self._membership.owners()).get(shard)
+        told = await notices(self._membership)
+        trouble = troubles_in(told).get(name)
         page = TablePage(
             pointer=pointer,
             shard=shard,
-            owner=(await self._membership.owners()).get(shard),
+            owner=owner,
+            owner_http=None if owner not in told else told[owner].http,
             holder=await self._leases.holder(name),
-            trouble=self._stalled(name),
+            trouble=None if trouble is None else str(trouble),
             depth=self._lanes.depths.get(name, 0),
             paused=self._paused.tables.get(name),
         )
@@ -186,21 +196,18 @@ class Survey:
         messages = await self._streams.newest_events(count=limit)
         return [event for message in reversed(messages) if (event := event_in(message.data)) is not None]
 
-    async def _row(self, name: str, owners: Mapping[int, str]) -> TableRow:
+    async def _row(self, name: str, owners: Mapping[int, str], troubles: Mapping[str, Trouble]) -> TableRow:
         owner = owners.get(shard_of(name, shards=self._shards))
         depth = self._lanes.depths.get(name, 0)
         try:
             pointer = (await self._pointers.read_cached(name)).pointer
         except (NotFound, CorruptFile) as error:
             return TableRow(name=name, pointer=None, owner=owner, depth=depth, trouble=str(error))
+        trouble = troubles.get(name)
         return TableRow(
             name=name, pointer=pointer, owner=owner, depth=depth, paused=self._paused.tables.get(name),
-            trouble=self._lanes.unreadable.get(name) or self._stalled(name),
+            trouble=None if trouble is None else f"{trouble.state}: {trouble.why}",
         )  # fmt: skip
-
-    def _stalled(self, table: str) -> str | None:
-        why = self._lanes.stalled.get(table)
-        return None if why is None else f"its intents wait, and are tried again: {why}"
 
     def _with_content(self, page: TablePage) -> TablePage:
         """What the files say: blocking, for a worker thread. A table that cannot be read is shown with the reason."""

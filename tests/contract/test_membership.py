@@ -27,6 +27,19 @@ async def test_members_come_and_go_with_their_sessions(world):
         await two.info("host-1/é")
 
 
+async def test_what_a_member_says_of_itself_changes_and_outlives_its_session(world):
+    (session, one), (_, two) = await member(world, "one", info=b"well"), await member(world, "two")
+    await one.restate(b"stuck")
+    assert await two.info("one") == b"stuck"
+    await world.expire(session)
+    await one.restate(b"stuck again")
+    for _ in range(200):
+        if await two.members() == ["one", "two"]:
+            break
+        await asyncio.sleep(0.05)
+    assert await two.info("one") == b"stuck again"
+
+
 async def test_two_sessions_cannot_be_one_member_but_one_may_join_again(world):
     _, one = await member(world, "same")
     await one.join("same")

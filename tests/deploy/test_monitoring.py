@@ -21,8 +21,9 @@ from prometheus_client import generate_latest
 from firn import ContentFile, RejectedError
 from firn.coordinator.embedded import RedisServer, ZooKeeperServer
 from firn.coordinator.embedded.server import free_port
-from firn.coordinator.metrics import Metrics, TableSize, TroubledTable
+from firn.coordinator.metrics import Metrics, TableSize
 from firn.coordinator.pages.dashboard_files import NAMES
+from firn.model.trouble import Trouble
 from grafana import generate
 from tests.acceptance.browser import check_readable, chromium
 from tests.acceptance.stack import SCHEMA, Stack
@@ -59,7 +60,7 @@ def metric_names() -> set[str]:
     """Every name that a daemon can expose, with the process's own."""
     metrics = Metrics(version="1", daemon="d")
     metrics.watch_tables(lambda: [TableSize(table="t", snapshots=1, manifests=1, metadata_bytes=1)])
-    metrics.watch_trouble(lambda: [TroubledTable(table="t", trouble="stalled")])
+    metrics.watch_troubles(lambda: [Trouble(table="t", state="stalled", why="no room")])
 
     class Counts:
         hits = misses = 1

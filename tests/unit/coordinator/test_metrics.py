@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from firn.coordinator.metrics import QUEUED_SHOWN_MIN, TABLES_SHOWN, Metrics, TableSize, TroubledTable, kind_of
+from firn.coordinator.metrics import QUEUED_SHOWN_MIN, TABLES_SHOWN, Metrics, TableSize, kind_of
 from firn.model.intent import OPERATIONS
+from firn.model.trouble import Trouble
 
 PAGE = Path(__file__).parents[3] / "docs" / "metrics.md"
 HEAD = """\
@@ -38,7 +39,7 @@ def everything() -> Metrics:
     metrics = Metrics(version="1", daemon="d")
     metrics.watch_cache(_Counts())
     metrics.watch_tables(lambda: [TableSize(table="t", snapshots=1, manifests=1, metadata_bytes=1)])
-    metrics.watch_trouble(lambda: [TroubledTable(table="t", trouble="stalled")])
+    metrics.watch_troubles(lambda: [Trouble(table="t", state="stalled", why="no room")])
     metrics.watch_lanes(lambda: {"t": QUEUED_SHOWN_MIN})
     metrics.watch_publishing(lambda: 1)
     metrics.watch_shards(lambda: [0])

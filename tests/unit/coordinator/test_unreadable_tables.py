@@ -8,11 +8,14 @@ from collections.abc import Callable
 import pytest
 from prometheus_client import generate_latest
 
-from firn.coordinator import lanes
+from firn.coordinator import lanes, table_patrol
 from firn.coordinator.table_reader import TableReader
+from firn.model.errors import Unavailable
+from firn.model.intent import DropTable
 from firn.model.metadata import TableMetadata
+from firn.storage.memory_files import MemoryFiles
 from firn.storage.pointers import Pointers
-from tests.unit.coordinator.workbench import TABLE, Workbench, append, create
+from tests.unit.coordinator.workbench import TABLE, Workbench, append, create, new_id
 
 
 def manifest_list(bench: Workbench, metadata: TableMetadata) -> str:
@@ -124,3 +127,60 @@ async def test_what_cannot_be_read_stays_known_until_it_can_be(which: str, monke
             while daemon.lanes.unreadable or daemon.lanes.tables():  # noqa: ASYNC110 - nothing tells
                 await asyncio.sleep(0.05)
         assert b"firn_unreadable_tables 0.0" in generate_latest(daemon.metrics.registry)
+
+
+@pytest.mark.parametrize("damage", [*DAMAGES, "gone"])
+async def test_damage_is_found_on_a_table_that_nobody_commits_to(damage: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Writers who read the table first submit nothing then: it takes no intent to find it, nor to see it mended."""
+    monkeypatch.setattr(table_patrol, "PAUSE_S", 0.02)
+    monkeypatch.setattr(lanes, "IDLE_SWEEP_S", 0.05)
+    bench = Workbench()
+    async with bench.daemon("a"):
+        await bench.commit(create())
+        await bench.commit(create("db.other"))
+    location = (await Pointers(bench.zookeeper.connect()).read(TABLE)).pointer.metadata_location
+    whole = bench.files.read(location, bytes_max=1_000_000)
+    if damage == "gone":
+        bench.files.delete(location)
+    else:
+        bench.files.replace(location, DAMAGES[damage](whole))
+    async with bench.daemon("b") as daemon:
+        async with asyncio.timeout(10):
+            while not daemon.lanes.unreadable:  # noqa: ASYNC110 - nothing tells
+                await asyncio.sleep(0.02)
+        assert list(daemon.lanes.unreadable) == [TABLE]
+        assert location in daemon.lanes.unreadable[TABLE]
+        bench.files.replace(location, whole)
+        async with asyncio.timeout(10):
+            while daemon.lanes.unreadable:  # noqa: ASYNC110 - nothing tells
+                await asyncio.sleep(0.02)
+
+
+async def test_a_store_that_does_not_answer_is_no_damage(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor is a table that was dropped, or that moves while it is looked at."""
+    monkeypatch.setattr(table_patrol, "PAUSE_S", 0.02)
+    looked_at: list[str] = []
+
+    class Away(MemoryFiles):
+        down = False
+
+        def read(self, location: str, *, bytes_max: int) -> bytes:
+            if self.down:
+                looked_at.append(location)
+                raise Unavailable("the store does not answer")
+            return super().read(location, bytes_max=bytes_max)
+
+    files = Away()
+    bench = Workbench(files=files)
+    async with bench.daemon("a"):
+        await bench.commit(create())
+        await bench.commit(create("db.dropped"))
+        await bench.commit(DropTable(intent_id=new_id(), table="db.dropped"))
+    files.down = True
+    async with bench.daemon("b") as daemon:
+        async with asyncio.timeout(10):
+            while not looked_at:  # noqa: ASYNC110 - nothing tells
+                await asyncio.sleep(0.02)
+        await asyncio.sleep(0.2)
+        assert daemon.lanes.unreadable == {}
+        assert {location.partition("/metadata/")[0] for location in looked_at} == {f"{bench.warehouse}/db/events"}

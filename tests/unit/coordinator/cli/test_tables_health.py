@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
+import pytest
+
+from firn.coordinator import bulletin
 from firn.model.operations.tables import DropTable
 from firn.storage.leases import Leases
 from firn.storage.pointers import Pointers
@@ -103,3 +107,26 @@ async def test_tables_that_are_not_there_and_sorts_that_need_more_are_said() -> 
     assert (await bench.firn("tables", "db.none")).code == 1
     assert (await bench.firn("tables", "--sort", "bytes")).code == 2
     assert (await bench.firn("tables")).out == "no such tables\n"
+
+
+async def test_commands_tell_what_a_daemon_is_stuck_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without reading a file, and without a word to the daemon: it stands in its notice."""
+    monkeypatch.setattr(bulletin, "LOOK_S", 0.02)
+    bench = CliBench()
+    async with bench.daemon():
+        await bench.commit(create(A))
+        await bench.commit(create(B))
+    location = (await Pointers(bench.zookeeper.connect()).read(A)).pointer.metadata_location
+    bench.files.replace(location, b"{}")
+    async with bench.daemon():
+        await bench.refuse(append("x", table=A))
+        async with asyncio.timeout(10):
+            while (await listed(bench))[A]["state"] != "unreadable":  # noqa: ASYNC110 - nothing tells
+                await asyncio.sleep(0.02)
+        said = await bench.firn("tables")
+        assert said.code == 1
+        assert location in said.out
+        assert set(await listed(bench, "--state", "unreadable")) == {A}
+        status = await bench.firn("status")
+        assert status.code == 1
+        assert f"table {A} cannot be read" in status.err

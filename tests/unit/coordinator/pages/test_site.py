@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 import aiohttp
 import pytest
 
-from firn.coordinator import fleet
+from firn.coordinator import bulletin, fleet
 from firn.coordinator.http_server import SHUTDOWN_S
 from firn.coordinator.pages.live import BACKLOG_MAX, Happened, LiveEvents
 from firn.model.errors import Unavailable
 from firn.storage.membership import Membership
+from firn.storage.memory_files import MemoryFiles
 from firn.storage.memory_streams import MemoryStreams
 from tests.unit.coordinator.workbench import TABLE, Workbench, append, create, delete
 
@@ -209,3 +210,44 @@ async def test_a_server_that_keeps_silent_does_not_keep_whoever_looks_waiting(mo
         page = await text_of(browser, "/")
     assert "ZooKeeper does not answer within" in page
     assert "nobody" not in page
+
+
+class Full(MemoryFiles):
+    """A store that takes nothing more of one table once it is `full`."""
+
+    full = False
+
+    def create_all(self, files: Sequence[tuple[str, bytes]]) -> None:
+        if self.full and any("/db/events/" in location for location, _ in files):
+            raise Unavailable("No space left on device")
+        super().create_all(files)
+
+
+async def test_every_daemon_says_what_another_is_stuck_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Why a table stalls is known to the daemon that has it; whoever looks need not know which that is."""
+    monkeypatch.setattr(bulletin, "LOOK_S", 0.02)
+    files = Full()
+    bench = Workbench(http_port=0, files=files)
+    async with bench.daemon("a") as one:
+        at_one = bench.url
+        async with bench.daemon("b"), aiohttp.ClientSession(at_one) as first:
+            at_other = bench.url
+            async with aiohttp.ClientSession(at_other) as second:
+                await bench.commit(create())
+                await bench.commit(create("db.other"))
+                files.full = True
+                waits = append("a")
+                await bench.send(waits)
+                owner, elsewhere = (at_one, second) if TABLE in one.lanes.tables() else (at_other, first)
+                async with asyncio.timeout(10):
+                    while "No space left" not in await text_of(elsewhere, f"/tables/{TABLE}"):  # noqa: ASYNC110 - nothing tells
+                        await asyncio.sleep(0.02)
+                for path in ("/", "/tables"):
+                    assert "No space left" in await text_of(elsewhere, path)
+                assert f'href="{owner}/tables/{TABLE}"' in await text_of(elsewhere, f"/tables/{TABLE}")
+                assert "No space left" not in await text_of(elsewhere, "/tables/db.other")
+                files.full = False
+                await bench.outcome(waits)
+                async with asyncio.timeout(10):
+                    while "No space left" in await text_of(elsewhere, f"/tables/{TABLE}"):  # noqa: ASYNC110 - nothing tells
+                        await asyncio.sleep(0.02)

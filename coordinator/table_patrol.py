@@ -1,0 +1,90 @@
+"""Looking at tables that nobody commits to, so that damage is told before somebody needs them.
+
+A daemon reads a table's metadata when it has something to commit, and knows its content from then on. Writers read it
+themselves before they make data files, and submit nothing when they cannot: of a damaged table no daemon would hear.
+So every daemon looks at the metadata files of the tables of its shards, one at a time, round after round. Manifests and
+data files are for ``firn fsck``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from firn.coordinator.lanes import Lanes
+from firn.coordinator.readability import read_metadata
+from firn.coordinator.workshop import Workshop
+from firn.model.errors import CorruptFile, FirnError, InvalidInput, NotFound
+from firn.model.sharding import shard_of
+from firn.storage.pointers import Pointer
+
+PAUSE_S = 1.0
+"""Between two tables: what is spent on looking is no more than one file a second."""
+
+ROUND_S: Final = 60.0
+"""How long a round takes at least."""
+
+
+class TablePatrol:
+    """The rounds of one daemon through the tables of its shards."""
+
+    def __init__(self, shop: Workshop, lanes: Lanes, *, shards: int, owned: Callable[[], list[int]]) -> None:
+        self._shop = shop
+        self._lanes = lanes
+        self._shards = shards
+        self._owned = owned
+        self._mine: list[int] = []
+        self._ahead: deque[str] = deque()
+        self._began_at = float("-inf")
+        self._log = structlog.get_logger()
+
+    async def run(self) -> None:
+        """Look at one table after the other, until cancelled. A server that does not answer is no damage."""
+        while True:
+            await asyncio.sleep(PAUSE_S)
+            try:
+                table = await self._next()
+                if table is not None:
+                    await self._look_at(table)
+            except (FirnError, OSError) as error:
+                self._log.debug("tables not looked at", reason=str(error))
+
+    async def _next(self) -> str | None:
+        """The next table that no lane takes care of; a round begins anew when shards have come or gone."""
+        mine = self._owned()
+        if mine != self._mine or (not self._ahead and time.monotonic() - self._began_at >= ROUND_S):
+            names = await self._shop.pointers.list()
+            self._ahead = deque(name for name in names if shard_of(name, shards=self._shards) in mine)
+            self._mine, self._began_at = mine, time.monotonic()
+        while self._ahead:
+            table = self._ahead.popleft()
+            if not self._lanes.takes_care_of(table):
+                return table
+        return None
+
+    async def _look_at(self, table: str) -> None:
+        try:
+            pointer = (await self._shop.catalogs.read(table)).pointer
+        except NotFound:
+            return
+        except CorruptFile as error:
+            self._lanes.found_unreadable(table, str(error))
+            return
+        damage = await asyncio.to_thread(self._damage_of, pointer)
+        if damage is None:
+            return
+        now = (await self._shop.catalogs.read(table)).pointer
+        if now.metadata_location == pointer.metadata_location:  # or it has moved, and the file was removed since
+            self._lanes.found_unreadable(table, damage)
+
+    def _damage_of(self, pointer: Pointer) -> str | None:
+        try:
+            read_metadata(pointer, self._shop.reader)
+        except (CorruptFile, InvalidInput, NotFound) as error:
+            return str(error)
+        return None
