@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import getpass
+import secrets
 import socket
 from collections.abc import Callable
 
@@ -15,12 +17,15 @@ from firn.coordinator.cli.reach import Reach, reaching, shards_of
 from firn.coordinator.cli.text import one_line, plural, shown, span_of, time_of
 from firn.coordinator.cli.times import now_ms
 from firn.coordinator.pausing import Drain, Paused, drain, pause_table, resume_table
-from firn.model.errors import FirnError, InvalidInput
+from firn.model.errors import FirnError, InvalidInput, NotFound
 from firn.model.event import pause_event
 from firn.model.identifiers import check_table_name
 from firn.model.pause import REASON_CHARACTERS_MAX, Pause
 from firn.model.sharding import shard_of
+from firn.storage.pause_notes import PauseNotes
 from firn.storage.pauses import Pauses
+from firn.storage.pointers import Pointers
+from firn.storage.sessions import Session
 
 
 def whoever() -> str:
@@ -142,6 +147,14 @@ def _checked(tables: tuple[str, ...]) -> tuple[str, ...]:
 async def _paused(reach: Reach, table: str, pause: Pause) -> Paused:
     async with reach.session() as session:
         done = await pause_table(session, table, pause)
+        location = (await Pointers(session).read(table)).pointer.location
+    try:
+        await asyncio.to_thread(PauseNotes(reach.files).write, location, table, pause, token=secrets.token_hex(4))
+    except (FirnError, OSError) as error:
+        complain(
+            f"firn: {shown(table)} is paused, but no note of it could be left beside its files: should ZooKeeper be "
+            f"lost, firn recover will not know of the pause: {one_line(str(error))}"
+        )
     await _announce(reach, table, pause, paused=True)
     return done
 
@@ -149,10 +162,27 @@ async def _paused(reach: Reach, table: str, pause: Pause) -> Paused:
 async def _resumed(reach: Reach, table: str, by: str) -> Pause | None:
     async with reach.session() as session:
         was = await resume_table(session, table)
+        location = await _location(session, table)
+    if location is not None:
+        try:
+            await asyncio.to_thread(PauseNotes(reach.files).remove, location)
+        except (FirnError, OSError) as error:
+            complain(
+                f"firn: {shown(table)} is resumed, but the note of its pause is still beside its files: should "
+                f"ZooKeeper be lost, firn recover will pause it again: {one_line(str(error))}"
+            )
     if was is not None:
         now = Pause(by=by, since_ms=now_ms(), reason=was.reason)
         await _announce(reach, table, now, paused=False)
     return was
+
+
+async def _location(session: Session, table: str) -> str | None:
+    """The table's folder; None for one that is gone."""
+    try:
+        return (await Pointers(session).read(table)).pointer.location
+    except NotFound:
+        return None
 
 
 async def _announce(reach: Reach, table: str, pause: Pause, *, paused: bool) -> None:

@@ -21,6 +21,7 @@ from firn.model.event import Event
 from firn.storage.intent_streams import TablePlace
 from firn.storage.membership import Membership
 from firn.storage.metadata_files import version_of
+from firn.storage.pauses import Pauses
 from firn.storage.pointers import Pointer, Pointers
 
 COLUMNS: Final = (
@@ -161,12 +162,12 @@ async def _restore(reach: Reach, found: Survey, existing: Sequence[Pointer | Non
     """Make the pointers, and tell Redis where all tables are; the names that were restored."""
     restored: list[Pointer] = []
     async with reach.session() as session:
-        pointers = Pointers(session)
+        pointers, pauses = Pointers(session), Pauses(session)
         for one in found.tables:
             if one.finding != "restore" or one.pointer is None:
                 continue
             try:
-                await restore(pointers, one.pointer)
+                await restore(pointers, pauses, one.pointer)
             except (AlreadyExists, InvalidInput) as error:
                 complain(f"firn: {one_line(str(error))}")
             else:
@@ -206,6 +207,12 @@ def _show(reach: Reach, found: Survey, *, restored: list[str] | None) -> None:
             f"firn: {plural(counts['damaged'], 'table')} cannot be restored as they are: bring the files back that are "
             "named, and run it again; or take the table over without its journal: firn table register"
         )
+    paused = [one.table for one in found.tables if one.pointer is not None and one.pointer.paused is not None]
+    if paused:
+        reach.output.say(
+            f"{plural(len(paused), 'table')} {'was' if len(paused) == 1 else 'were'} paused, and "
+            f"{'stays' if len(paused) == 1 else 'stay'} so until firn resume: {_listed(paused)}"
+        )
     if restored is None:
         reach.output.say(
             f"{plural(counts['restore'], 'pointer')} would be made; nothing was changed"
@@ -221,7 +228,9 @@ def _row(one: Found) -> tuple[object, ...]:
     if pointer is not None and pointer.dropped:
         kind = "dropped" if pointer.renamed_to is None else f"now {pointer.renamed_to}"
     version = "-" if pointer is None or pointer.dropped else version_of(pointer.metadata_location)
+    pause = None if pointer is None else pointer.paused
+    paused = None if pause is None else f"paused by {pause.by}: {pause.reason}"
     return (
         one.table, one.finding, kind, "-" if version is None else version, one.journal_number or "-",
-        one.certainty or "-", one.trouble or "; ".join(one.evidence),
+        one.certainty or "-", one.trouble or "; ".join(filter(None, (paused, *one.evidence))),
     )  # fmt: skip

@@ -17,6 +17,8 @@ from firn.model.limits import Limits
 from firn.storage.files import FileStore
 from firn.storage.intent_streams import TablePlace
 from firn.storage.journal import JournalFiles
+from firn.storage.pause_notes import PauseNotes
+from firn.storage.pauses import Pauses
 from firn.storage.pointers import Lost, Pointer, PointerChange, Pointers, Won
 
 ANNOUNCED_AT_ONCE: Final = 500
@@ -53,6 +55,7 @@ class Storage:
     def __init__(self, files: FileStore, *, limits: Limits) -> None:
         self.files = files
         self.journal = JournalFiles(files, bytes_max=limits.journal_bytes_max)
+        self.pause_notes = PauseNotes(files)
         self.contents = Contents(
             files, reader=TableReader(files, limits=limits), metadata_bytes_max=limits.metadata_bytes_max
         )
@@ -83,6 +86,9 @@ def _found(name: str, heads: Heads, storage: Storage, journals: Journals) -> Fou
     missing = storage.contents.what_is_missing(head.link)
     if missing is not None:
         return Found(table=name, finding="damaged", trouble=f"{head.link.location} was committed, but: {missing}")
+    if not pointer.dropped:
+        paused = storage.pause_notes.newest(pointer.location, name)
+        pointer = msgspec.structs.replace(pointer, paused=paused)
     return Found(
         table=name, finding="restore", pointer=pointer, certainty=head.certainty, evidence=head.evidence,
         journal_number=head.link.batch.sequence, passed_over=_passed_over(head),
@@ -93,8 +99,13 @@ def _passed_over(head: Head) -> tuple[str, ...]:
     return tuple(link.location for link in head.passed_over)
 
 
-async def restore(pointers: Pointers, pointer: Pointer) -> None:
-    """Make a pointer that is not there. Raises AlreadyExists when one is by now, Unavailable."""
+async def restore(pointers: Pointers, pauses: Pauses, pointer: Pointer) -> None:
+    """Make a pointer that is not there, and the pause that it is marked with.
+
+    Raises AlreadyExists when there is one by now, Unavailable.
+    """
+    if pointer.paused is not None:
+        await pauses.note(pointer.table, pointer.paused)
     change = PointerChange(table=pointer.table, pointer=pointer, expected=None)
     outcome = await pointers.swap([change], leases=())
     if isinstance(outcome, Won):

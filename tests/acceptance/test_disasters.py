@@ -135,7 +135,9 @@ def test_all_tables_come_back_from_their_storage_with_redis_and_zookeeper_empty(
     stack.daemon("b")
     told = with_history(stack)
     before = {name: rows_of(stack, name) for name in (A, B, FILES, NEW)}
+    assert stack.firn("pause", B, "--reason", "its bucket is moved").returncode == 0
     pointers = {name: stack.pointer(name) for name in (A, B, FILES, NEW, OLD, GONE, VIEW)}
+    assert pointers[B].paused is not None
     stop(stack)
     lose(stack, redis=True, zookeeper=True)
 
@@ -146,6 +148,7 @@ def test_all_tables_come_back_from_their_storage_with_redis_and_zookeeper_empty(
     for name, pointer in pointers.items():
         assert same(stack.pointer(name)) == same(pointer)
 
+    assert "its bucket is moved" in stack.firn("resume", B).stdout
     stack.daemon("c")
     with stack.client() as client:
         check_answers(client, told)

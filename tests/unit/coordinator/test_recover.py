@@ -19,6 +19,7 @@ from firn.storage.files import FileStore
 from firn.storage.journal import JournalFiles, pack_segment
 from firn.storage.memory_coordination import MemoryZooKeeper
 from firn.storage.memory_streams import MemoryRedis
+from firn.storage.pauses import Pauses
 from firn.storage.pointers import Pointer, Pointers
 from tests.unit.coordinator.transactions.ledger import A, B, transaction, with_tables
 from tests.unit.coordinator.view_intents import new_view
@@ -51,11 +52,12 @@ def lose_servers(bench: Workbench, *, redis: bool = True) -> None:
 
 
 async def recover(bench: Workbench) -> None:
-    making = Pointers(bench.zookeeper.connect())
+    session = bench.zookeeper.connect()
+    making, pauses = Pointers(session), Pauses(session)
     for one in find(bench).values():
         if one.finding == "restore":
             assert one.pointer is not None
-            await restore(making, one.pointer)
+            await restore(making, pauses, one.pointer)
 
 
 async def heads_journal(bench: Workbench, table: str = TABLE) -> Segment:

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
+from firn.model.errors import Unavailable
 from firn.model.operations.tables import DropTable, RenameTable
+from firn.model.operations.upkeep import UpdateProperties
+from firn.model.outcome import Committed
 from tests.unit.coordinator.cli.cli_bench import CliBench
+from tests.unit.coordinator.test_pauses import held_back
 from tests.unit.coordinator.test_recover import lose_servers
 from tests.unit.coordinator.workbench import TABLE, WAREHOUSE, append, create, new_id
 
@@ -103,3 +109,51 @@ async def test_a_place_without_tables_says_so() -> None:
     said = await bench.firn("recover", "--location", f"{WAREHOUSE}/nothing")
     assert said.code == 0
     assert "no journals" in said.out
+
+
+async def test_a_pause_outlives_zookeeper() -> None:
+    """A note beside the table's files knows of it; a table that was resumed has none."""
+    bench = CliBench()
+    await with_history(bench)
+    for reason in ("moving the bucket", "the bucket is moved, looking"):
+        assert (await bench.firn("pause", KEPT, NEW, "--by", "ann", "--reason", reason)).code == 0
+    assert (await bench.firn("resume", NEW)).code == 0
+    lose_servers(bench)
+    shown = await bench.firn("recover", *HERE)
+    assert "paused by ann: the bucket is moved, looking" in shown.out
+    assert f"1 table was paused, and stays so until firn resume: {KEPT}" in shown.out
+    assert (await bench.firn("status", "--json")).json["paused"] == {}, "a dry run pauses nothing"
+    assert (await bench.firn("recover", *HERE, "--yes")).code == 0
+    async with bench.daemon():
+        waits = append("later")
+        await bench.send(waits)
+        await held_back(bench, 1)
+        paused = (await bench.firn("status", "--json")).json["paused"]
+        assert {table: pause["reason"] for table, pause in paused.items()} == {KEPT: "the bucket is moved, looking"}
+        await bench.commit(UpdateProperties(intent_id=new_id(), table=NEW, updates={"moved": "yes"}))
+        assert (await bench.firn("resume", KEPT)).code == 0
+        assert isinstance(await bench.outcome(waits), Committed)
+    lose_servers(bench)
+    assert "paused" not in (await bench.firn("recover", *HERE)).out
+
+
+async def test_a_pause_of_which_no_note_can_be_left_is_a_pause_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = CliBench()
+    await with_history(bench)
+
+    def away(*_arguments: object) -> None:
+        raise Unavailable("the store does not answer")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(bench.files, "create", away)
+        said = await bench.firn("pause", KEPT, "--reason", "r")
+    assert said.code == 0
+    assert "firn recover will not know of the pause: the store does not answer" in said.err
+    assert KEPT in (await bench.firn("status", "--json")).json["paused"]
+    assert (await bench.firn("pause", KEPT, "--reason", "r")).err == ""
+    with monkeypatch.context() as patched:
+        patched.setattr(bench.files, "delete", away)
+        said = await bench.firn("resume", KEPT)
+    assert said.code == 0
+    assert "firn recover will pause it again: the store does not answer" in said.err
+    assert (await bench.firn("status", "--json")).json["paused"] == {}
