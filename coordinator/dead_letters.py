@@ -53,6 +53,11 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
         return self.outcome.get("intent-id") or None
 
     @property
+    def is_final(self) -> bool:
+        """Whether it is an intent that was decided: only under a new id it can become something else."""
+        return self.journaled or "digest" in self.outcome
+
+    @property
     def rejection(self) -> Rejected | None:
         """What its writer was told."""
         try:

@@ -148,6 +148,7 @@ class Intake:
             del self._backlogs[shard]
         for shard in shards:
             if shard not in self._backlogs:
+                self._publisher.refusals.took_over(shard)
                 self._backlogs[shard] = Backlog(
                     shard, shards=self._shards, streams=self._streams, lanes=self._lanes, consumer=self._consumer,
                     accept=self._accept, suspect_after=max(2, self._limits.deliveries_max // 2),

@@ -19,6 +19,7 @@ import structlog
 from firn.coordinator.batch_record import rejected_as
 from firn.coordinator.metrics import Metrics
 from firn.coordinator.pending import Pending
+from firn.coordinator.refusals import Refusals
 from firn.coordinator.replay.decision import Refused
 from firn.model.errors import FirnError
 from firn.model.event import rejection_event, table_event
@@ -72,6 +73,7 @@ class Publisher:
         self._wall_ms = wall_ms
         self._on_settled = on_settled
         self._queue: asyncio.Queue[_Parcel] = asyncio.Queue()
+        self.refusals = Refusals(streams)
         self._log = structlog.get_logger()
 
     def publish(self, segment: Segment, pendings: Sequence[Pending]) -> None:
@@ -118,6 +120,9 @@ class Publisher:
 
     def unjournaled(self, pending: Pending, outcome: Rejected, *, dead_letter: bool, own_id: bool = True) -> None:
         """As `refuse`, for a rejection that is made already."""
+        if own_id:
+            outcome = msgspec.structs.replace(outcome, digest=pending.decoded.digest)
+            self.refusals.add(outcome)
         operation = OPERATIONS[type(pending.decoded.intent)]
         self._metrics.intents.labels(operation, "rejected").inc()
         settlement = self._settlement(pending, outcome, operation=operation)

@@ -6,7 +6,7 @@ an entry stands in the queue says nothing about identity.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -14,7 +14,7 @@ from firn.coordinator.decisions import Decisions
 from firn.coordinator.pending import Pending
 from firn.coordinator.replay.decision import Refused
 from firn.model.intent import digest_as_spelled
-from firn.model.outcome import Outcome
+from firn.model.outcome import Outcome, Rejected
 
 
 class Sorted(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,6 +67,20 @@ def sort_out(decisions: Decisions, batch: Sequence[Pending]) -> Sorted:
             ids.add(intent.intent_id)
             epochs[intent.writer] = intent.writer_sequence
             _sort_epoch(decisions, pending, intent.writer, intent.writer_sequence, result)
+    return result
+
+
+def sort_refused(known: Mapping[str, Rejected], batch: Sequence[Pending]) -> Sorted:
+    """Sort what no journal knows by the refusals that none keeps (`firn.coordinator.refusals`), by intent id."""
+    result = Sorted(open=[], repeats=[], reused=[], later=[])
+    for pending in batch:
+        first = known.get(pending.decoded.intent.intent_id)
+        if first is None:
+            result.open.append(pending)
+        elif first.digest == pending.decoded.digest:
+            result.repeats.append((pending, first))
+        else:
+            result.reused.append((pending, _reused(str(first.digest), pending)))
     return result
 
 

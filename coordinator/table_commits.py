@@ -22,7 +22,7 @@ from firn.coordinator.metrics import TableSize
 from firn.coordinator.paused_tables import TablePausedError
 from firn.coordinator.pending import Pending
 from firn.coordinator.rename_commit import prepare_rename, rename_in
-from firn.coordinator.repeats import all_new, sort_out
+from firn.coordinator.repeats import all_new, sort_out, sort_refused
 from firn.coordinator.replay.decision import Refused
 from firn.coordinator.replay.history_limit import is_due
 from firn.coordinator.replay.holds import Hold, holds_of
@@ -105,7 +105,7 @@ class TableCommits:
         plan: Plan | None = None
         for number in range(limits.swap_attempts_max):
             if not await self._has_table(batch):
-                self._refuse_unknown(batch)
+                self._refuse_unknown(await self._answer_refused(batch))
                 return
             async with self._lock.together(await self._further_locks(batch)) as leases:
                 await self._follow(leases[0])
@@ -241,13 +241,26 @@ class TableCommits:
     async def _answer_repeats(self, batch: Sequence[Pending]) -> list[Pending]:
         """Send what has been decided before its first outcome again; the rest, each identity once, is still open."""
         if all_new(self._state.decisions, batch):
-            return list(batch)
+            return await self._answer_refused(batch)
         result = await asyncio.to_thread(sort_out, self._state.decisions, batch)
         for pending, outcome in result.repeats:
             self._shop.publisher.repeat(pending, outcome)
         for pending, refused in result.reused:
             self._shop.publisher.refuse(pending, refused, dead_letter=True, own_id=False)
         self._queue.put_back(result.later)
+        return await self._answer_refused(result.open)
+
+    async def _answer_refused(self, batch: Sequence[Pending]) -> list[Pending]:
+        """Send refusals that no journal keeps again; the rest, of which no journal knows either, is still open."""
+        publisher = self._shop.publisher
+        known = await publisher.refusals.of(batch)
+        if not known:
+            return list(batch)
+        result = sort_refused(known, batch)
+        for pending, outcome in result.repeats:
+            publisher.repeat(pending, outcome)
+        for pending, refused in result.reused:
+            publisher.refuse(pending, refused, dead_letter=True, own_id=False)
         return result.open
 
     async def _has_table(self, batch: Sequence[Pending]) -> bool:

@@ -44,7 +44,7 @@ class Rejected(
     `files`, `columns` and `partitions` are those concerned (at most `Limits.rejection_files_max` of each; there were
     `files_count` files). `base_snapshot_id` is what the intent was planned on, `head_snapshot_id` what its `branch` (or
     tag) pointed at when it was refused. `details` name the member of a transaction that was refused. `traceparent` is
-    the intent's.
+    the intent's. `digest`, of the intent's content, is given where there is no journal to keep the rejection.
     """
 
     intent_id: str
@@ -68,6 +68,7 @@ class Rejected(
     batch: str | None = None
     latency_ms: float = 0.0
     traceparent: str | None = None
+    digest: str | None = None
 
 
 Outcome = Committed | Rejected

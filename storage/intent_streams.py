@@ -315,6 +315,10 @@ class IntentStreams(Protocol):
         """The outcome, while Redis still has it."""
         ...
 
+    async def outcomes(self, intent_ids: Sequence[str]) -> list[bytes | None]:
+        """As `outcome`, of many in one round trip; in their order."""
+        ...
+
     async def replies(self, stream: str, *, after: str = FIRST_ID, block_ms: int, count: int = 100) -> list[Message]:
         """Outcomes on a writer's reply stream after an entry id; wait up to `block_ms` for the first."""
         ...

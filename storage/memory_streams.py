@@ -278,6 +278,10 @@ class MemoryStreams:
         await self._turn()
         return self._server.get(self._names.outcome(intent_id))
 
+    async def outcomes(self, intent_ids: Sequence[str]) -> list[bytes | None]:
+        await self._turn()
+        return [self._server.get(self._names.outcome(intent_id)) for intent_id in intent_ids]
+
     async def replies(self, stream: str, *, after: str = FIRST_ID, block_ms: int, count: int = 100) -> list[Message]:
         return await self._read(stream, OUTCOME_FIELD, after=after, block_ms=block_ms, count=count)
 

@@ -165,6 +165,9 @@ class RedisStreams:
     async def outcome(self, intent_id: str) -> bytes | None:
         return await self._get("outcome", self._names.outcome(intent_id))
 
+    async def outcomes(self, intent_ids: Sequence[str]) -> list[bytes | None]:
+        return await self._telling.outcomes(intent_ids)
+
     async def replies(self, stream: str, *, after: str = FIRST_ID, block_ms: int, count: int = 100) -> list[Message]:
         return await self._read(stream, OUTCOME_FIELD, after=after, block_ms=block_ms, count=count)
 

@@ -155,6 +155,15 @@ class RedisTelling:
                 pipeline.xack(self._names.intents(told.shard), GROUP, told.entry_id)
             _log_refused(await pipeline.execute(raise_on_error=False))
 
+    async def outcomes(self, intent_ids: Sequence[str]) -> list[bytes | None]:
+        """What was told of these intents, as far as it is still there."""
+        async with redis_errors("outcomes"):
+            pipeline = self._redis.pipeline(transaction=False)  # no MGET: a cluster has the keys in many places
+            for intent_id in intent_ids:
+                pipeline.get(self._names.outcome(intent_id))
+            found: list[bytes | None] = await pipeline.execute()
+            return found
+
     async def publish(self, events: Sequence[bytes]) -> None:
         """Add events to their stream."""
         if not events:

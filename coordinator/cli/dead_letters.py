@@ -21,9 +21,10 @@ from firn.coordinator.client import Answer, Unknown
 from firn.coordinator.client.intents import new_intent_id
 from firn.coordinator.dead_letters import DeadLetter, Selection, is_letter_id, letter_ms, newest_dead_letters
 from firn.coordinator.lookups import find_decision
+from firn.coordinator.refusals import refusal_in
 from firn.model.errors import FirnError, InvalidInput, InvalidIntent, NotFound
 from firn.model.event import letter_event
-from firn.model.intent import Intent
+from firn.model.intent import Intent, digest_of
 from firn.model.outcome import Committed, Rejected
 
 DEAD_LETTER_COLUMNS: Final = (
@@ -121,7 +122,7 @@ def show(reach: Reach, *, letter_id: str) -> int:
         ("why", told.get("message", "")), ("table", letter.table or "-"), ("intent", letter.intent_id or "-"),
         ("entry", f"shard {letter.shard}, {letter.entry_id}, handed out {letter.deliveries} times"),
         ("on record", "yes, in the table's journal" if letter.journaled else "no"),
-        ("retry", "firn dead-letters retry " + letter_id if can is None else f"not possible: {can}"),
+        ("retry", _command(letter_id, letter) if can is None else f"not possible: {can}"),
         ("payload", f"{letter.payload_bytes:,} bytes"),
     ])  # fmt: skip
     reach.output.say()
@@ -135,17 +136,17 @@ def show(reach: Reach, *, letter_id: str) -> int:
 )
 @click.argument("letters", nargs=-1, metavar="[LETTER]...")
 @selecting(100)
-@click.option("--new-id", is_flag=True, help="As new intents: also what was rejected for good, or is a day old.")
+@click.option("--new-id", is_flag=True, help="As new intents: what was refused, or is a day old.")
 @click.option("--timeout", type=click.FloatRange(min=0), default=60.0, show_default=True, help="Seconds for each.")
 @click.option("--by", default=whoever, help="Who does it [default: you, on this machine].")
 @reaching
 def retry(reach: Reach, *, selection: Selection, limit: int, new_id: bool, timeout: float, by: str) -> int:
-    """Submit letters again, under their own intent ids, one after the other, and say what became of each.
+    """Submit letters again, one after the other, and say what became of each.
 
-    What has been decided meanwhile, because its writer submitted it again, is answered and not submitted; so is a
-    rejection that is on record with its table: an intent is decided once, and --new-id makes another one of it. A
-    letter whose intent is committed is dropped. Exits with 1 when one was not committed, with 3 when an answer is
-    missing.
+    An intent is decided once: what was refused is answered with its refusal, and what its writer has had committed
+    meanwhile with that. Nothing is submitted then; --new-id makes another intent of it. Under its own id goes what
+    nobody was told of, or what Redis was emptied of. A letter whose intent is committed is dropped. Exits with 1 when
+    one was not committed, with 3 when an answer is missing.
     """
     if selection.is_everything:
         raise click.UsageError("name letters, or choose some with --table, --rule, --since or --until")
@@ -226,6 +227,11 @@ def _intent(reach: Reach, letter: DeadLetter) -> Intent:
     return letter.intent(limits=reach.settings.limits, reply_prefix=prefix)
 
 
+def _command(letter_id: str, letter: DeadLetter) -> str:
+    """What submits a letter again."""
+    return f"firn dead-letters retry {letter_id}{' --new-id' if letter.is_final else ''}"
+
+
 def _obstacle(reach: Reach, letter: DeadLetter) -> str | None:
     """Why a letter cannot be submitted again; None when it can."""
     try:
@@ -267,14 +273,21 @@ def _answer(reach: Reach, letter: DeadLetter, *, new_id: bool, timeout_s: float)
 
 
 def _decided(reach: Reach, intent: Intent) -> Committed | Rejected | None:
-    """The decision that is on record."""
+    """The decision that is on record: in the table's journal, or as a refusal in Redis for want of one."""
     try:
         pointer = reach.pointer(intent.table, dropped=True)
     except NotFound:
-        return None
+        return reach.run(_refusal(reach, intent))
     skew_ms = reach.settings.limits.clock_skew_minutes_max * 60_000
     found = find_decision(reach.journal, pointer.journal_head, intent.intent_id, skew_ms=skew_ms)
-    return None if found is None else found[1].outcome
+    return reach.run(_refusal(reach, intent)) if found is None else found[1].outcome
+
+
+async def _refusal(reach: Reach, intent: Intent) -> Rejected | None:
+    async with reach.streams() as streams:
+        data = await streams.outcome(intent.intent_id)
+    refusal = None if data is None else refusal_in(data)
+    return None if refusal is None or refusal.digest != digest_of(intent) else refusal
 
 
 def _answer_row(one: Letter, answer: Answer | str) -> tuple[object, ...]:

@@ -265,6 +265,15 @@ async def test_a_reply_is_written_to_no_stream_but_a_reply_stream(redis_world, r
     assert b"{}" not in [message.data for message in await streams.replies(reply_to, block_ms=0)]
 
 
+async def test_many_outcomes_are_read_at_once_in_the_order_that_is_asked_for(redis_world):
+    streams = await opened(redis_world)
+    for _ in range(3):
+        await streams.submit(0, b"x")
+    taken = await take(streams)
+    await streams.settle([settled(entry, intent_id=f"i{at}", outcome=b"o%d" % at) for at, entry in enumerate(taken)])
+    assert await streams.outcomes(["i2", "nobody", "i0", "i2"]) == [b"o2", None, b"o0", b"o2"]
+
+
 async def test_a_settlement_may_be_repeated(redis_world):
     streams = await opened(redis_world)
     await streams.submit(0, b"x")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import msgspec
 import pytest
 
-from firn.model.intent import encode_intent
-from firn.model.sharding import shard_of
+from firn.model.outcome import Rejected
 from tests.unit.coordinator.cli.cli_bench import CliBench
 from tests.unit.coordinator.workbench import SHARDS, TABLE, append, create, new_id
 
@@ -23,37 +23,44 @@ async def letters(bench: CliBench, count: int) -> list[dict[str, Any]]:
     return (await bench.firn("dead-letters", "--json")).lines
 
 
-async def test_an_intent_for_a_table_that_came_later_is_committed_by_a_retry() -> None:
+async def test_what_was_refused_for_want_of_a_table_that_came_later_needs_a_new_id() -> None:
     bench = CliBench()
     async with bench.daemon():
         early = append("early")
-        await bench.refuse(early)
+        first = await bench.refuse(early)
         (letter,) = await letters(bench, 1)
         assert (letter["journaled"], letter["outcome"]["rule"]) == (False, "unknown-table")
+        shown = await bench.firn("dead-letters", "show", letter["id"])
+        assert f"firn dead-letters retry {letter['id']} --new-id" in shown.out
         await bench.commit(create())
-        said = await bench.firn("dead-letters", "retry", letter["id"], "--by", "ann", "--json")
+
+        (line,) = (await bench.firn("dead-letters", "retry", letter["id"], "--json")).lines
+        assert msgspec.convert(line["answer"], Rejected) == first, "an intent is decided once"
+        assert await bench.live() == []
+
+        said = await bench.firn("dead-letters", "retry", letter["id"], "--new-id", "--by", "ann", "--json")
         assert said.code == 0
         (line,) = said.lines
-        assert (line["answer"]["status"], line["answer"]["intent-id"]) == ("committed", early.intent_id)
+        assert line["answer"]["status"] == "committed"
+        assert line["answer"]["intent-id"] != early.intent_id
         assert await bench.live() == ["early"]
         assert await letters(bench, 0) == [], "a letter that was committed is done with"
         told = [event for event in await bench.events() if event["type"].startswith("firn.dead-letter.")]
-        assert [(e["type"], e["data"]["by"]) for e in told] == [
+        assert [(e["type"], e["data"]["by"]) for e in told[1:]] == [
             ("firn.dead-letter.retried", "ann"), ("firn.dead-letter.dropped", "ann"),
         ]  # fmt: skip
 
 
 async def test_what_was_decided_meanwhile_is_answered_and_not_submitted() -> None:
     bench = CliBench()
-    async with bench.daemon():
-        early = append("early")
+    early = append("early")
+    async with bench.daemon("a"):
         await bench.refuse(early)
         (letter,) = await letters(bench, 1)
+    del bench.redis.keys[bench.names.outcome(early.intent_id)]  # so nobody remembers that it was refused
+    async with bench.daemon("b"):
         await bench.commit(create())
-        await bench.streams.submit(shard_of(TABLE, shards=SHARDS), encode_intent(early))
-        async with asyncio.timeout(10):
-            while await bench.live() != ["early"]:  # noqa: ASYNC110 - twins have no event for it
-                await asyncio.sleep(0.005)
+        await bench.commit(early)
         entries = sum([(await bench.streams.lag(shard)).entries_added for shard in range(SHARDS)])
         said = await bench.firn("dead-letters", "retry", "--rule", "unknown-table", "--json")
         assert [line["answer"]["status"] for line in said.lines] == ["committed"]

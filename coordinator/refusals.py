@@ -1,0 +1,86 @@
+"""Refusals that no journal keeps: there was no table, or none that could be read.
+
+They are final like all others. So they are remembered here for a while, and in Redis, with the intent's digest, for as
+long as outcomes are; what is submitted again is answered from there. Where Redis was emptied, too, nobody can know any
+more: the intent is decided anew.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from firn.coordinator.pending import Pending
+from firn.model.identifiers import intent_id_ms
+from firn.model.outcome import Rejected, decode_outcome
+from firn.storage.intent_streams import IntentStreams
+
+RECENT_MAX: Final = 10_000
+"""Refusals that are remembered without asking Redis: for the moment until it has them, and for young ids."""
+
+YOUNG_MS: Final = 1_000
+"""An intent whose id is no further from the queue's clock comes for the first time, or was refused just now."""
+
+
+class Refusals:
+    """What was refused without a journal, by this daemon or another."""
+
+    def __init__(self, streams: IntentStreams) -> None:
+        self._streams = streams
+        self._recent: OrderedDict[str, Rejected] = OrderedDict()
+        self._first_ms: dict[int, int] = {}
+        """By shard, the queue's time of the first entry that was handed out to this daemon, not to one before it."""
+
+    def took_over(self, shard: int) -> None:
+        """The shard has been another daemon's, which may have refused what comes again now."""
+        self._first_ms.pop(shard, None)
+
+    def add(self, outcome: Rejected) -> None:
+        """Remember a refusal, before it is told. It must have the intent's digest."""
+        assert outcome.digest is not None
+        self._recent[outcome.intent_id] = outcome
+        if len(self._recent) > RECENT_MAX:
+            self._recent.popitem(last=False)
+
+    async def of(self, batch: Sequence[Pending]) -> Mapping[str, Rejected]:
+        """The refusals of those in the batch that were refused before, by intent id.
+
+        Asks Redis only where there is an intent that is not new by its looks: then raises Unavailable when it does not
+        answer, because nobody knows whether it was decided.
+        """
+        known = {
+            intent_id: self._recent[intent_id]
+            for pending in batch
+            if (intent_id := pending.decoded.intent.intent_id) in self._recent
+        }
+        asked = [
+            intent_id
+            for pending in batch
+            if (intent_id := pending.decoded.intent.intent_id) not in known and self._may_be_known(pending)
+        ]
+        if asked:
+            for intent_id, data in zip(asked, await self._streams.outcomes(asked), strict=True):
+                outcome = None if data is None else refusal_in(data)
+                if outcome is not None:
+                    known[intent_id] = outcome
+        return known
+
+    def _may_be_known(self, pending: Pending) -> bool:
+        entry, made_ms = pending.entry, intent_id_ms(pending.decoded.intent.intent_id)
+        if entry.deliveries > 1:
+            return True
+        first_ms = self._first_ms.setdefault(entry.shard, pending.entry_ms)
+        # A young id that the daemon before has refused was made before `first_ms`, by a clock that may be a bit ahead.
+        return abs(pending.entry_ms - made_ms) > YOUNG_MS or pending.entry_ms <= first_ms + 2 * YOUNG_MS
+
+
+def refusal_in(data: bytes) -> Rejected | None:
+    """The refusal without a journal that Redis has; None for other outcomes, and for what is none."""
+    try:
+        outcome = decode_outcome(data)
+    except msgspec.DecodeError:
+        return None
+    return outcome if isinstance(outcome, Rejected) and outcome.digest is not None else None
