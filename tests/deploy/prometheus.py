@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -18,6 +17,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
+from tests.deploy.programs import needed
 from tests.deploy.servers import DEPLOY, running, wait_until
 
 RULES: Final = DEPLOY / "prometheus" / "rules" / "firn.yml"
@@ -25,16 +25,6 @@ RULES: Final = DEPLOY / "prometheus" / "rules" / "firn.yml"
 SHORT_FOR: Final = "2s"
 SHORT_RANGE: Final = "20s"
 """What `hurried` makes of every `for:` and of every range that an alert looks back over."""
-
-
-def needed(program: str) -> str:
-    """A program of Prometheus; CI must have it."""
-    found = shutil.which(program)
-    if found is None:
-        if "CI" in os.environ:
-            pytest.fail(f"CI must try the rules: install {program}")
-        pytest.skip(f"{program} is not installed")
-    return found
 
 
 @contextmanager

@@ -27,7 +27,8 @@ from firn.model.trouble import Trouble
 from grafana import generate
 from tests.acceptance.browser import check_readable, chromium
 from tests.acceptance.stack import SCHEMA, Stack
-from tests.deploy.prometheus import RULES, ask, needed, samples, shipped_prometheus
+from tests.deploy.programs import needed
+from tests.deploy.prometheus import RULES, ask, samples, shipped_prometheus
 from tests.deploy.servers import DEPLOY, wait_until
 
 DASHBOARDS = sorted(generate.FOLDER.glob("*.json"))
