@@ -16,6 +16,7 @@ from firn.coordinator.config import Settings
 from firn.coordinator.disturbances import Disturbances
 from firn.coordinator.http_server import Health, HttpServer
 from firn.coordinator.intake import Intake
+from firn.coordinator.lane_threads import LaneThreads
 from firn.coordinator.lanes import Lanes
 from firn.coordinator.metrics import Metrics
 from firn.coordinator.ownership import Ownership
@@ -92,14 +93,16 @@ class Daemon:
         )
         pauses = Pauses(session)
         self.paused = PausedTables(pauses, metrics=self.metrics)
+        threads = LaneThreads()
         shop = Workshop(
             daemon=self.member,
             files=files,
             writes=writes or ThreadWrites(files),
+            threads=threads,
             reader=TableReader(files, limits=limits),
             journal=JournalFiles(files, bytes_max=limits.journal_bytes_max),
             pointers=pointers,
-            catalogs=TableCatalogs(pointers, file_system),
+            catalogs=TableCatalogs(pointers, file_system, run=threads.read),
             file_system=file_system,
             leases=self._leases,
             locations=TableLocations(pointers),

@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 import structlog
 
+from firn.coordinator.lane_threads import Run
 from firn.model.errors import AlreadyExists, FirnError, Unavailable, UnknownOutcome
 from firn.storage.file_system_tables import FileSystemTables
 from firn.storage.leases import Lease
@@ -24,11 +25,12 @@ JOURNAL_HEAD: Final = "firn.journal-head"
 
 
 class TableCatalogs:
-    """Reads and swaps of all tables."""
+    """Reads and swaps of all tables. `run` has threads for what blocks on a store."""
 
-    def __init__(self, pointers: Pointers, file_system: FileSystemTables) -> None:
+    def __init__(self, pointers: Pointers, file_system: FileSystemTables, *, run: Run = asyncio.to_thread) -> None:
         self._pointers = pointers
         self._file_system = file_system
+        self._run = run
         self._log = structlog.get_logger()
 
     async def read(self, table: str) -> Versioned:
@@ -37,7 +39,7 @@ class TableCatalogs:
         pointer = versioned.pointer
         if pointer.catalog == "metastore" or pointer.dropped:
             return versioned
-        newest = await asyncio.to_thread(
+        newest = await self._run(
             self._file_system.newest, pointer.location, at_least=version_of(pointer.metadata_location)
         )
         if newest is None or newest == pointer.metadata_location:
@@ -60,7 +62,7 @@ class TableCatalogs:
         (change,) = changes
         assert not unmoved
         try:
-            await asyncio.to_thread(self._file_system.put, *put)
+            await self._run(self._file_system.put, *put)
         except AlreadyExists:
             return Lost((change.table,))
         except UnknownOutcome as error:
@@ -73,7 +75,7 @@ class TableCatalogs:
         version = version_of(location)
         assert version is not None
         try:
-            await asyncio.to_thread(self._file_system.hint, change.pointer.location, version)
+            await self._run(self._file_system.hint, change.pointer.location, version)
         except FirnError as error:
             self._log.warning("version hint not written", table=change.table, reason=str(error))
         try:

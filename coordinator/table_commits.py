@@ -6,7 +6,6 @@ committed. It never decides on an answer it did not get.
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -59,7 +58,8 @@ class TableCommits:
         self._queue = queue
         self._state = TableState(table, reader=shop.reader, journal=shop.journal, limits=shop.limits)
         self._others = TransactionTables(
-            pointers=shop.pointers, catalogs=shop.catalogs, reader=shop.reader, journal=shop.journal, limits=shop.limits
+            pointers=shop.pointers, catalogs=shop.catalogs, reader=shop.reader, journal=shop.journal,
+            limits=shop.limits, run=shop.threads.read,
         )  # fmt: skip
         self._followed: int | None = None
         """The fencing token under which the state is what the pointer says; None when it may not be."""
@@ -144,21 +144,21 @@ class TableCommits:
         renaming = rename_in(plan.pendings)
         if renaming is not None:
             target = await self._timed("load", self._others.read_name(renaming.new_name))
-            work = asyncio.to_thread(
+            work = self._shop.threads.compute(
                 prepare_rename, plan, self._state, target, reader=reader, attempt=attempt, retried=retries,
                 lock_tokens={lease.table: lease.token for lease in leases}, now=now,
             )  # fmt: skip
             return await self._timed("replay", work)
         transaction = transaction_in(plan.pendings)
         if transaction is None:
-            run = asyncio.to_thread if not is_light(plan, self._state) else run_here
+            run = self._shop.threads.compute if not is_light(plan, self._state) else run_here
             work = run(
                 prepare, plan, self._state, reader=reader, attempt=attempt, retried=retries,
                 lock_token=leases[0].token, now=now,
             )  # fmt: skip
             return await self._timed("replay", work)
         others = await self._timed("load", self._others.read(transaction))
-        work = asyncio.to_thread(
+        work = self._shop.threads.compute(
             prepare_transaction, plan, self._state, others, reader=reader, attempt=attempt, retried=retries,
             lock_tokens={lease.table: lease.token for lease in leases}, now=now,
         )  # fmt: skip
@@ -242,7 +242,7 @@ class TableCommits:
         """Send what has been decided before its first outcome again; the rest, each identity once, is still open."""
         if all_new(self._state.decisions, batch):
             return await self._answer_refused(batch)
-        result = await asyncio.to_thread(sort_out, self._state.decisions, batch)
+        result = await self._shop.threads.read(sort_out, self._state.decisions, batch)
         for pending, outcome in result.repeats:
             self._shop.publisher.repeat(pending, outcome)
         for pending, refused in result.reused:
@@ -305,7 +305,7 @@ class TableCommits:
             versioned = None
         if versioned is not None and versioned.pointer.paused is not None:
             raise TablePausedError(self.table, versioned.pointer.paused)
-        await self._timed("load", asyncio.to_thread(self._state.load, versioned))
+        await self._timed("load", self._shop.threads.read(self._state.load, versioned))
         self._followed = lease.token
 
     async def _placement(self, batch: Sequence[Pending]) -> Placement:

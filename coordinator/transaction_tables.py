@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from firn.coordinator.lane_threads import Run
 from firn.coordinator.paused_tables import TablePausedError
 from firn.coordinator.replay.transaction import UNREADABLE, Seen, UnreadableTableError
 from firn.coordinator.table_catalogs import TableCatalogs
@@ -33,7 +34,10 @@ class Others(msgspec.Struct, frozen=True, eq=False):
 
 
 class TransactionTables:
-    """What one lane knows of the tables beside its own. Its states are no other lane's."""
+    """What one lane knows of the tables beside its own. Its states are no other lane's.
+
+    `run` has threads for what blocks on a store.
+    """
 
     def __init__(
         self,
@@ -43,12 +47,14 @@ class TransactionTables:
         reader: TableReader,
         journal: JournalFiles,
         limits: Limits,
+        run: Run = asyncio.to_thread,
     ) -> None:
         self._pointers = pointers
         self._catalogs = catalogs
         self._reader = reader
         self._journal = journal
         self._limits = limits
+        self._run = run
         self._states: OrderedDict[str, TableState] = OrderedDict()
 
     async def to_lock(self, transaction: Transaction) -> tuple[str, ...]:
@@ -107,7 +113,7 @@ class TransactionTables:
                 versioned = None
             if versioned is not None and versioned.pointer.paused is not None:
                 raise TablePausedError(table, versioned.pointer.paused)
-            await asyncio.to_thread(state.load, versioned)
+            await self._run(state.load, versioned)
         except UNREADABLE as error:
             raise UnreadableTableError(table, error) from error
         self._states[table] = state
@@ -118,7 +124,7 @@ class TransactionTables:
             versioned = await self._catalogs.read(one.table)
             pointer, metadata = versioned.pointer, None
             if not isinstance(one.snapshot_id, msgspec.UnsetType) and not pointer.dropped and pointer.kind == "table":
-                metadata = await asyncio.to_thread(
+                metadata = await self._run(
                     self._reader.metadata, pointer.metadata_location, digest=pointer.metadata_digest
                 )
         except NotFound:

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
+from firn.coordinator.lane_threads import LaneThreads
 from firn.coordinator.metrics import Metrics
 from firn.coordinator.paused_tables import PausedTables
 from firn.coordinator.pending import Pending
@@ -32,6 +33,7 @@ class Workshop(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     files: FileStore
     writes: FileWrites
     """Writes the files of batches, to the same store."""
+    threads: LaneThreads
     reader: TableReader
     journal: JournalFiles
     pointers: Pointers
