@@ -39,6 +39,9 @@ RETRY_S = (0.05, 0.1, 0.2, 0.5, 1.0)
 DEAD_LETTER_PAYLOAD_MAX = 64 * 1024
 """Bytes of the payload kept in a dead letter: the error says what is wrong, this shows where it came from."""
 
+OUR_MISTAKES = frozenset({"poison", "internal-error"})
+"""Rules by which an intent is refused that may be as good as any: whoever mends firn wants to see it."""
+
 TRACES_LOGGED = 20
 """Intents of a batch whose traces are logged."""
 
@@ -79,13 +82,14 @@ class Publisher:
     def publish(self, segment: Segment, pendings: Sequence[Pending]) -> None:
         """Everything that a won batch has to say.
 
-        What is wrong in itself, and no other state of the table would make right, is set aside for people, too.
+        What is wrong in itself, and no other state of the table would make right, is set aside for people, too; and so
+        is what is wrong with firn.
         """
         event = table_event(segment, events_bytes_max=self._limits.event_bytes_max)
         settlements = []
         for pending, decided in zip(pendings, segment.decided, strict=True):
             settlement = self._settlement(pending, decided.outcome, operation=decided.operation)
-            if isinstance(decided.outcome, Rejected) and decided.outcome.hint == "fix":
+            if isinstance(decided.outcome, Rejected) and _is_for_people(decided.outcome):
                 settlement = self._set_aside(settlement, pending, decided.outcome, journaled=True)
             settlements.append(settlement)
         decided_as = ((decided.operation, str(decided.outcome.__struct_config__.tag)) for decided in segment.decided)
@@ -260,6 +264,10 @@ class Publisher:
             outcome_ttl_s=OUTCOME_TTL_S,
             reply_to=pending.decoded.intent.reply_to,
         )
+
+
+def _is_for_people(outcome: Rejected) -> bool:
+    return outcome.hint == "fix" or outcome.rule in OUR_MISTAKES
 
 
 def _against(outcome: Rejected) -> str:

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import redis
 
-from tests.deploy.servers import user_of
+from firn import Client
+from tests.deploy.servers import url_of, user_of
 
 pytestmark = pytest.mark.integration
 
@@ -60,9 +61,11 @@ def test_no_user_can_harm_the_server_or_other_applications(
         ("XACK", "firn:intents:0", "firn", "1-1"),
         ("XREAD", "STREAMS", "firn:events", "0"),
         ("GET", "firn:epoch"),
+        ("HSET", "firn:refused", "x", "x"),
+        ("PEXPIRE", "firn:intents:0", "1"),
     ],
 )
-def test_a_writer_can_submit_and_ask_for_its_outcome_only(
+def test_a_writer_can_submit_reserve_and_ask_for_its_outcome_only(
     acl_redis: int, secrets: Path, command: tuple[str, ...]
 ) -> None:
     with user_of(acl_redis, secrets, "writer") as writer, pytest.raises(redis.exceptions.NoPermissionError):
@@ -73,3 +76,12 @@ def test_a_writer_can_submit_and_ask_for_its_outcome_only(
 def test_a_reader_changes_nothing(acl_redis: int, secrets: Path, command: tuple[str, ...]) -> None:
     with user_of(acl_redis, secrets, "reader") as reader, pytest.raises(redis.exceptions.NoPermissionError):
         reader.execute_command(*command)
+
+
+@pytest.mark.parametrize("user", ["daemon", "writer"])
+def test_reservations_are_made_renewed_and_given_up(acl_redis: int, secrets: Path, user: str) -> None:
+    with Client(url_of(acl_redis, secrets, user)) as client:
+        with client.begin("db.reserved", purpose="compaction") as mine:
+            (standing,) = client.reserved("db.reserved").standings
+            assert standing.reservation.reservation_id == mine.reservation_id
+        assert client.reserved("db.reserved").standings == ()

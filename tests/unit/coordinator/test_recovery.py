@@ -263,6 +263,8 @@ async def test_only_the_intent_that_takes_daemons_down_becomes_poison(stage: str
         refused = await bench.outcome(poison)
         assert isinstance(refused, Rejected)
         assert refused.rule == "poison"
+        (letter,) = await bench.streams.dead_letters()
+        assert poison.intent_id.encode() in letter.data
         assert lives <= DELIVERIES_MAX + 2
     else:
         assert await bench.streams.outcome(poison.intent_id) is None  # nobody dared to look at it
