@@ -4,6 +4,9 @@ Avro has no checksum and no end mark, and a few bytes can stand for gigabytes. S
 markers) is walked here, blocks are decompressed within limits, each must hold exactly the records that it
 announces, and only then does fastavro decode them, under a schema that `firn.storage.avro_schema` has checked. A file
 that ends early at the end of a block is valid Avro: whoever reads compares counts with what refers to the file.
+
+What firn writes is sealed: the sync marker is a digest of all else, and a value in the header says so. Other readers
+pass over both; here a file that says it is sealed and is not, by as little as one bit, is refused.
 """
 
 from __future__ import annotations
@@ -30,6 +33,10 @@ _CODECS: Final[Mapping[str, Codec]] = {name: name for name in get_args(Codec)}
 
 MAGIC: Final = b"Obj\x01"
 SYNC_BYTES: Final = 16
+
+SEAL_KEY: Final = "firn.seal"
+SEAL: Final = b"blake2b-128"
+"""What the sync marker of a sealed file is."""
 
 HEADER_KEYS_MAX: Final = 1000
 HEADER_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -83,6 +90,8 @@ class AvroFile(msgspec.Struct, frozen=True, kw_only=True):
     data: bytes
     codec: Codec
     metadata: Mapping[str, bytes]
+    header_bytes: int
+    """Size of the header without the sync marker behind it."""
     schema: AvroSchema
     blocks: tuple[Block, ...]
     limits: AvroLimits = DEFAULT_LIMITS
@@ -137,7 +146,7 @@ class AvroFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def open_avro(data: bytes, *, location: str, limits: AvroLimits = DEFAULT_LIMITS) -> AvroFile:
-    """Check the structure of a container file: header, schema, blocks and sync markers up to the last byte.
+    """Check a container file: header, schema, blocks and sync markers up to the last byte, and the seal if it has one.
 
     `location` is for errors. Raises CorruptFile for what is broken or over a limit.
     """
@@ -158,9 +167,13 @@ def open_avro(data: bytes, *, location: str, limits: AvroLimits = DEFAULT_LIMITS
         blocks = tuple(_scan_blocks(data, at + SYNC_BYTES, sync=sync, records_max=limits.records_max))
     except (InvalidInput, UnicodeDecodeError) as exc:
         raise CorruptFile(location, str(exc)) from None
-    return AvroFile(
-        location=location, data=data, codec=codec, metadata=metadata, schema=schema, blocks=blocks, limits=limits
-    )
+    file = AvroFile(
+        location=location, data=data, codec=codec, metadata=metadata, header_bytes=at, schema=schema, blocks=blocks,
+        limits=limits,
+    )  # fmt: skip
+    if metadata.get(SEAL_KEY) == SEAL and not is_sealed(file):
+        raise CorruptFile(location, "its bytes are not those that firn wrote: it was damaged, or edited")
+    return file
 
 
 def encode_block(schema: AvroSchema, records: Sequence[Mapping[str, Any]]) -> bytes:
@@ -189,6 +202,7 @@ def write_avro(
     same bytes and a reader that resynchronises cannot be fooled by another file's blocks.
     """
     header = {"avro.schema": schema, "avro.codec": codec.encode(), **{k: v.encode() for k, v in metadata.items()}}
+    header[SEAL_KEY] = SEAL
     parts = [MAGIC, _encode_long(len(header))]
     for key, value in header.items():
         parts += (_encode_long(len(key.encode())), key.encode(), _encode_long(len(value)), value)
@@ -204,18 +218,15 @@ def write_avro(
 
 def is_sealed(file: AvroFile) -> bool:
     """Whether the sync marker is what `write_avro` makes of the content: then firn wrote it, and it is as it was."""
-    if not file.blocks:
-        return False
-    end = file.blocks[0].start
-    bodies = []
-    for block in file.blocks:
-        prefix = _encode_long(block.count) + _encode_long(block.end - block.start)
-        bodies.append((prefix, memoryview(file.data)[block.start : block.end]))
-    start = end - len(bodies[0][0]) - SYNC_BYTES
-    return start > 0 and _seal(file.data[:start], bodies) == file.data[start : start + SYNC_BYTES]
+    data, at = memoryview(file.data), file.header_bytes
+    bodies = [
+        (_encode_long(block.count) + _encode_long(block.end - block.start), data[block.start : block.end])
+        for block in file.blocks
+    ]
+    return _seal(data[:at], bodies) == data[at : at + SYNC_BYTES]
 
 
-def _seal(start: bytes, bodies: Iterable[tuple[bytes, bytes | memoryview]]) -> bytes:
+def _seal(start: bytes | memoryview, bodies: Iterable[tuple[bytes, bytes | memoryview]]) -> bytes:
     digest = blake2b(start, digest_size=SYNC_BYTES)
     for prefix, content in bodies:
         digest.update(prefix)

@@ -1,8 +1,9 @@
-"""Whether manifests and lists that firn wrote are as it wrote them.
+"""Whether manifests and lists that firn wrote, before its files said that they are sealed, are as it wrote them.
 
 Avro has no checksum, so a bit that flips in a compressed block may make another value of the same length. firn's own
-files end each block with a digest of the whole content in the place of Avro's random mark; those of other writers have
-random marks, and are told from firn's by the text of their schema, which every writer spells in its own way.
+files end each block with a digest of the whole content in the place of Avro's random mark. Since a header says so, all
+who read see it (`firn.storage.avro`); older files are told from other writers', whose marks are random, by the text of
+their schema, which every writer spells in its own way.
 """
 
 from __future__ import annotations
@@ -46,4 +47,4 @@ class Seals:
 
 def _broken(data: bytes, own: set[bytes], *, location: str) -> bool:
     file = open_avro(data, location=location)
-    return bool(file.blocks) and file.metadata.get("avro.schema") in own and not is_sealed(file)
+    return file.metadata.get("avro.schema") in own and not is_sealed(file)

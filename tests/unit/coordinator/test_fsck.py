@@ -28,7 +28,7 @@ from firn.model.metadata import TableMetadata
 from firn.model.operations.refs import CreateBranch, FastForward
 from firn.model.outcome import Committed
 from firn.model.view import ViewMetadata
-from firn.storage.avro import open_avro
+from firn.storage.avro import SEAL_KEY, open_avro
 from firn.storage.journal import JournalFiles, pack_segment
 from firn.storage.manifest_lists import decode_manifest_list, encode_manifest_list
 from firn.storage.memory_files import MemoryFiles
@@ -299,11 +299,12 @@ def cut(location_of: Callable[[Broken], str]) -> Callable[[Broken], None]:
 
 
 def flipped(location_of: Callable[[Broken], str]) -> Callable[[Broken], None]:
-    """One bit of a compressed block is another, and the file can be read all the same."""
+    """One bit of a compressed block is another, and the file, an older firn's, can be read all the same."""
 
     def flip(table: Broken) -> None:
         location = location_of(table)
         data = table.files.read(location, bytes_max=10**8)
+        data = data.replace(SEAL_KEY.encode(), b"firn.none")
         block = open_avro(data, location=location).blocks[0]
         content = zlib.decompress(data[block.start : block.end], -zlib.MAX_WBITS)
         for at in range(block.start, block.end):
@@ -318,6 +319,18 @@ def flipped(location_of: Callable[[Broken], str]) -> Callable[[Broken], None]:
                 if all(listed.facts is not None for one in contents.snapshots.values() for listed in one):
                     return
         raise AssertionError("every changed bit is noticed by reading")
+
+    return flip
+
+
+def bit(location_of: Callable[[Broken], str]) -> Callable[[Broken], None]:
+    """One bit of a compressed block is another."""
+
+    def flip(table: Broken) -> None:
+        location = location_of(table)
+        data = table.files.read(location, bytes_max=10**8)
+        at = open_avro(data, location=location).blocks[0].end - 3
+        table.files.replace(location, data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
 
     return flip
 
@@ -409,6 +422,8 @@ def statistics_gone(table: Broken) -> None:
         (cut(a_manifest), "content-agrees", "bytes where the manifest list says"),
         (cut(newest), "content-agrees", "snap-"),
         (cut(a_segment), "content-agrees", "journal segment is cut"),
+        (bit(a_manifest), "content-agrees", "its bytes are not those that firn wrote"),
+        (bit(newest), "content-agrees", "its bytes are not those that firn wrote"),
         (flipped(a_manifest), "content-agrees", "its bytes are not those that firn wrote"),
         (flipped(newest), "content-agrees", "its bytes are not those that firn wrote"),
         (longer_data_file, "content-agrees", "has 1800 bytes, its manifest says 1000"),

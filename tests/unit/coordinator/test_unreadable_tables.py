@@ -37,17 +37,8 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
-# Avro has no checksum: what a single bit does to a manifest or a list is seen only where lengths, counts, totals or ids
-# stop agreeing, and which of the two files is named then depends on the bit.
-CASES = [
-    (which, damage)
-    for which in ("metadata", "manifest-list", "manifest")
-    for damage in DAMAGES
-    if which == "metadata" or damage != "flipped"
-]
-
-
-@pytest.mark.parametrize(("which", "damage"), CASES)
+@pytest.mark.parametrize("which", ["metadata", "manifest-list", "manifest"])
+@pytest.mark.parametrize("damage", DAMAGES)
 async def test_damage_is_refused_by_name_and_stops_nothing_else(which: str, damage: str) -> None:
     bench = Workbench()
     async with bench.daemon("a"):

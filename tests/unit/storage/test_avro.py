@@ -15,9 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from firn.model.errors import CorruptFile, InvalidInput
-from firn.storage.avro import AvroLimits, compress, encode_block, open_avro, write_avro
+from firn.storage.avro import SEAL, SEAL_KEY, AvroLimits, compress, encode_block, is_sealed, open_avro, write_avro
 from firn.storage.avro_schema import SCHEMA_DEPTH_MAX, SCHEMA_NODES_MAX, compile_schema
 from firn.storage.snappy import decompress
+from tests.strategies.older_avro import unsealed
 
 SCHEMA = {
     "type": "record",
@@ -119,8 +120,38 @@ def test_header_values_are_text_or_numbers_or_refused():
 # Damage
 
 
-def test_a_flipped_byte_is_refused_or_changes_values_but_never_crashes():
+def test_a_flipped_bit_of_what_firn_wrote_is_refused_wherever_it_is():
     data = container()
+    unnoticed = set()
+    for at in range(len(data)):
+        for bit in range(8):
+            broken = bytearray(data)
+            broken[at] ^= 1 << bit
+            with contextlib.suppress(CorruptFile):
+                assert read(bytes(broken)) == ROWS
+                unnoticed.add(at)
+    seal = data.index(SEAL_KEY.encode())
+    assert unnoticed <= set(range(seal, seal + len(SEAL_KEY) + 1 + len(SEAL))), "only the word itself"
+
+
+def test_what_firn_wrote_is_not_read_when_a_block_of_it_is_gone():
+    data = container(blocks=4)
+    for block in open_avro(data, location="x").blocks[:-1]:
+        with pytest.raises(CorruptFile, match="not those that firn wrote"):
+            open_avro(data[: block.end + 16], location="x")
+
+
+@pytest.mark.parametrize("codec", ["null", "deflate", "zstandard"])
+def test_what_an_older_firn_wrote_is_read_and_known_to_be_whole(codec):
+    for rows in (ROWS, []):
+        older = open_avro(unsealed(container(codec=codec, rows=rows)), location="x")
+        assert SEAL_KEY not in older.metadata
+        assert is_sealed(older)
+        assert [record for block in older.read_blocks() for record in block] == rows
+
+
+def test_a_flipped_byte_is_refused_or_changes_values_but_never_crashes():
+    data = unsealed(container())
     refused = 0
     for at in range(len(data)):
         for flip in (0x01, 0x80, 0xFF):
@@ -134,7 +165,7 @@ def test_a_flipped_byte_is_refused_or_changes_values_but_never_crashes():
 
 
 def test_a_truncation_anywhere_but_between_blocks_is_refused():
-    data = container()
+    data = unsealed(container())
     file = open_avro(data, location="file:///x.avro")
     header_end = file.blocks[0].start - 3
     survived = {}
@@ -148,7 +179,7 @@ def test_a_truncation_anywhere_but_between_blocks_is_refused():
 
 
 def test_a_file_cut_at_a_block_boundary_announces_fewer_records():
-    data = container()
+    data = unsealed(container())
     file = open_avro(data, location="file:///x.avro")
     cut = open_avro(data[: file.blocks[0].end + 16], location="file:///x.avro")
     assert cut.record_count < file.record_count

@@ -12,7 +12,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from firn.model.errors import CorruptFile, InvalidInput, Unsupported
 from firn.model.manifest import UNASSIGNED_SEQUENCE_NUMBER, FieldSummary
 from firn.model.snapshot import Snapshot
-from firn.storage.avro import encode_block, open_avro, write_avro
+from firn.storage.avro import SEAL_KEY, encode_block, open_avro, write_avro
 from firn.storage.avro_schema import compile_schema
 from firn.storage.manifest_lists import (
     assign_first_row_ids,
@@ -130,7 +130,8 @@ HEADERS = {
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_the_header_is_what_java_writes(version):
     file = open_avro(encode([], version=version, parent=4), location="list")
-    assert {key: file.text(key) for key in file.metadata if not key.startswith("avro.")} == HEADERS[version]
+    said = {key: file.text(key) for key in file.metadata if not key.startswith("avro.")}
+    assert said == {**HEADERS[version], SEAL_KEY: "blake2b-128"}
     assert open_avro(encode([], version=version), location="list").text("parent-snapshot-id") == "null"
 
 

@@ -28,7 +28,7 @@ from firn.model.manifest_summary import ManifestCounts
 from firn.model.partitioning import PartitionField, PartitionSpec
 from firn.model.schema import Schema
 from firn.model.types import DOUBLE, LONG, TIMESTAMP_NS, TIMESTAMPTZ_NS, UUID, DecimalType, NestedField, StructType
-from firn.storage.avro import compress, encode_block, open_avro, write_avro
+from firn.storage.avro import SEAL_KEY, compress, encode_block, open_avro, write_avro
 from firn.storage.avro_schema import compile_schema
 from firn.storage.manifest_paths import live_paths
 from firn.storage.manifest_schema import avro_name, decimal_width, manifest_schema
@@ -53,6 +53,7 @@ from tests.strategies.manifests import (
     entries,
     existing,
 )
+from tests.strategies.older_avro import unsealed
 
 replace = msgspec.structs.replace
 COMMIT = 9
@@ -183,6 +184,7 @@ def test_the_header_has_what_the_specification_requires(version):
     assert header.pop("content", None) == (None if version == 1 else "data")
     assert json.loads(header.pop("schema"))["fields"][0]["name"] == "ts"
     assert [field["field-id"] for field in json.loads(header.pop("partition-spec"))] == [1000, 1001]
+    assert header.pop(SEAL_KEY) == "blake2b-128"
     assert header == {"schema-id": "0", "partition-spec-id": "0", "format-version": str(version)}
 
 
@@ -487,7 +489,8 @@ def test_a_manifest_of_another_length_is_refused():
 
 def test_a_manifest_cut_between_blocks_is_refused_even_at_its_length():
     encoded = encode([added(str(i)) for i in range(BLOCK_ENTRIES * 2)])
-    cut = replace(encoded, data=encoded.data[: open_avro(encoded.data, location="m").blocks[0].end + 16])
+    whole = unsealed(encoded.data)
+    cut = replace(encoded, data=whole[: open_avro(whole, location="m").blocks[0].end + 16])
     row = replace(committed(encoded), manifest_length=len(cut.data))
     refused_by_both(
         cut.data, "100 entries where the manifest list says 200",
@@ -582,7 +585,8 @@ def test_values_that_no_entry_has_are_refused(row):
 
 
 def test_flipped_bytes_are_named_as_corruption_or_leave_the_counts_true():
-    encoded = encode([added(f"s3://b/t/{i}.parquet", value_counts={1: i, 2: 3}) for i in range(30)])
+    sealed = encode([added(f"s3://b/t/{i}.parquet", value_counts={1: i, 2: 3}) for i in range(30)])
+    encoded = replace(sealed, data=unsealed(sealed.data))
     row = committed(encoded)
     refused = 0
     for at in range(0, len(encoded.data), 3):
@@ -602,7 +606,8 @@ def test_flipped_bytes_are_named_as_corruption_or_leave_the_counts_true():
 def test_flipped_bits_of_uncompressed_entries_never_move_a_location(step):
     paths = [f"s3://b/t/{i}.parquet" for i in range(8)]
     metrics = {"value_counts": {1: 300, 2: 3}, "lower_bounds": {1: b"12345678", 2: b"x"}, "split_offsets": (4,)}
-    encoded = encode([added(path, **metrics) for path in paths], codec="null")
+    sealed = encode([added(path, **metrics) for path in paths], codec="null")
+    encoded = replace(sealed, data=unsealed(sealed.data))
     row = committed(encoded)
     (block,) = open_avro(encoded.data, location="m").blocks
     for at in range(block.start + step, block.end, 4):

@@ -17,6 +17,7 @@ from firn.storage.manifest_merge import merge_entries
 from firn.storage.manifests import EncodedManifest, decode_manifest, encode_manifest, manifest_file
 from firn.storage.merged_manifests import ROW_IDS_KEY, MergedManifest, Source, merged_manifest
 from tests.strategies.manifests import EXAMPLE_PARTITION, SCHEMA, SPEC, added, entries
+from tests.strategies.older_avro import unsealed
 
 LOCATION = "/wh/t/metadata/merged.avro"
 
@@ -131,7 +132,7 @@ def test_files_without_row_ids_are_not_taken_over_as_they_are() -> None:
 def test_a_bit_that_changed_is_not_carried_on() -> None:
     stored = Stored(2)
     stored.add([_entry()], kept=True)
-    data = stored.merged().data
+    data = unsealed(stored.merged().data)
     assert is_sealed(open_avro(data, location="x"))
     file = open_avro(data, location="x")
     at = file.blocks[0].start + 3
