@@ -181,7 +181,7 @@ class Book(msgspec.Struct, frozen=True, kw_only=True):
     now_ms: int
 
 
-class ShardLag(msgspec.Struct, frozen=True, kw_only=True):
+class ShardLag(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     """How far behind a shard is.
 
     `length` entries are in the stream, `undelivered` of them never handed out (None: the server cannot tell), `pending`

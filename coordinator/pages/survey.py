@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
 from firn.coordinator.explain import Sources, Story, story_of
 from firn.coordinator.fleet import Fleet, fleet_of, notices, troubles_in
 from firn.coordinator.lanes import Lanes
-from firn.coordinator.pages.snapshot_graph import Graph, graph_of
+from firn.coordinator.pages.snapshot_graph import SNAPSHOTS_MAX, Graph, graph_of
 from firn.coordinator.queue_look import Place, places_of
 from firn.coordinator.table_history import HistoryItem, history_of
 from firn.coordinator.table_state import journal_head_of
@@ -24,6 +24,7 @@ from firn.model.metadata import TableMetadata
 from firn.model.outcome import Outcome, Rejected, decode_outcome
 from firn.model.pause import Pause
 from firn.model.sharding import shard_of
+from firn.model.snapshot import MAIN_BRANCH
 from firn.model.trouble import Trouble
 from firn.model.view import ViewMetadata
 from firn.storage.intent_streams import IntentStreams
@@ -35,7 +36,6 @@ from firn.storage.pointers import Pointer
 EVENTS_MAX: Final = 5_000
 """Newest events that the conflict log is made of; `firn conflicts` reads the journals, which go back for ever."""
 
-HISTORY_MAX: Final = 50
 BATCHES_MAX: Final = 30
 TABLES_A_PAGE: Final = 50
 
@@ -53,6 +53,15 @@ class TableRow(msgspec.Struct, frozen=True, kw_only=True):
     trouble: str | None = None
 
 
+class Ref(msgspec.Struct, frozen=True, kw_only=True):
+    """A branch or tag, and when the snapshot that it points at was made; None when that is not there."""
+
+    name: str
+    kind: Literal["branch", "tag"]
+    snapshot_id: int
+    made_ms: int | None
+
+
 class TablePage(msgspec.Struct, frozen=True, kw_only=True):
     """Everything about one table or view. `metadata` is None when it is dropped or unreadable (see `trouble`)."""
 
@@ -66,6 +75,7 @@ class TablePage(msgspec.Struct, frozen=True, kw_only=True):
     metadata: TableMetadata | None = None
     view: ViewMetadata | None = None
     graph: Graph | None = None
+    refs: tuple[Ref, ...] = ()
     history: tuple[HistoryItem, ...] = ()
     batches: tuple[Segment, ...] = ()
     trouble: str | None = None
@@ -224,7 +234,8 @@ class Survey:
                 page,
                 metadata=metadata,
                 graph=graph_of(metadata),
-                history=tuple(history_of(metadata, journal=self._journal, journal_head=head, limit=HISTORY_MAX)),
+                refs=refs_of(metadata),
+                history=tuple(history_of(metadata, journal=self._journal, journal_head=head, limit=SNAPSHOTS_MAX)),
                 batches=self._batches(head),
             )
         except FirnError as error:
@@ -237,6 +248,16 @@ class Survey:
             if len(found) == BATCHES_MAX:
                 break
         return tuple(found)
+
+
+def refs_of(metadata: TableMetadata) -> tuple[Ref, ...]:
+    """Branches, ``main`` first, then tags, by name."""
+    made = {snapshot.snapshot_id: snapshot.timestamp_ms for snapshot in metadata.snapshots}
+    refs = (
+        Ref(name=name, kind=ref.type, snapshot_id=ref.snapshot_id, made_ms=made.get(ref.snapshot_id))
+        for name, ref in metadata.refs.items()
+    )
+    return tuple(sorted(refs, key=lambda ref: (ref.kind, ref.name != MAIN_BRANCH, ref.name)))
 
 
 def event_in(data: bytes) -> Event | None:

@@ -5,9 +5,12 @@ Processes instead of containers: only addresses, folders, the session timeout an
 
 from __future__ import annotations
 
+import asyncio
 import os
+import threading
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -16,7 +19,10 @@ from typing import Final
 from playwright.sync_api import Browser, Page, expect
 
 from firn import Client
+from firn.coordinator.config import load_settings
+from firn.coordinator.connections import connect_session
 from firn.coordinator.embedded.server import free_port
+from firn.storage.leases import Leases
 from tests.acceptance.stack import DaemonProcess
 from tests.deploy.fleet import Fleet
 from tests.deploy.prometheus import firing, hurried, shipped_prometheus
@@ -26,6 +32,9 @@ from tests.deploy.writers import SCHEMA, Writers, check_rows, wait_for_commits
 TABLES: Final = ("ops.audit_log", "shop.clicks", "shop.orders")
 SESSION_TIMEOUT_S: Final = "4"
 """Instead of ten seconds."""
+
+DELIVERIES_MAX: Final = 3
+"""Instead of ten: how many daemons may die over one intent before it is set aside."""
 
 ALERT_S: Final = 60.0
 IMAGES: Final = os.environ.get("FIRN_GAME_DAY_IMAGES")
@@ -79,6 +88,30 @@ class GameDay:
         """Somebody else who writes; close it."""
         return Client(self._writers_url)
 
+    @contextmanager
+    def lock_held(self, table: str) -> Iterator[None]:
+        """Somebody who is no daemon has a table's lock: what is under way for it stays under way."""
+        taken, enough = threading.Event(), threading.Event()
+
+        async def hold() -> None:
+            async with connect_session(load_settings(environment=self.fleet.environment)) as session:
+                leases = Leases(session, member="somebody")
+                lease = await leases.acquire(table, timeout_s=ALERT_S)
+                assert lease is not None, f"the lock of {table} was not free"
+                taken.set()
+                await asyncio.to_thread(enough.wait)
+                await leases.release(lease)
+                await leases.close()
+
+        with ThreadPoolExecutor(1) as beside:  # the browser has this thread's event loop
+            holding = beside.submit(lambda: asyncio.run(hold()))
+            try:
+                wait_until(lambda: taken.is_set() or holding.done(), what=f"the lock of {table} is taken")
+                yield
+            finally:
+                enough.set()
+                holding.result()
+
     # -- looking -------------------------------------------------------------------------------------------------
 
     def wait_alert(self, *names: str) -> None:
@@ -122,7 +155,12 @@ class GameDay:
         self.see("well", "/dashboards", "No alert is firing.")
 
     def prove(self) -> None:
-        """After the writers ended: every table has the rows that its writers were told of, once."""
+        """After the writers ended: every table has the rows that its writers were told of, once.
+
+        And the daemons were allowed all that they tried: what they are refused shows in their logs alone.
+        """
+        for daemon in self.daemons:
+            assert "has no permissions" not in daemon.log(), daemon.name
         with self.client() as client:
             for table in TABLES:
                 count = check_rows(self._writers, table, metadata_location=client.table(table).metadata_location)
@@ -144,6 +182,7 @@ def game_day(folder: Path, *, secrets: Path, quorum: Quorum, browser: Browser) -
             "FIRN_HTTP_PROMETHEUS_URL": prometheus,
             "FIRN_ZOOKEEPER_SESSION_TIMEOUT_S": SESSION_TIMEOUT_S,
             "FIRN_ZOOKEEPER_ROOT": f"/game-day-{uuid.uuid4().hex}",
+            "FIRN_LIMITS_DELIVERIES_MAX": str(DELIVERIES_MAX),
         }
         fleet = Fleet(folder, redis_port=redis.port, secrets=secrets, quorum=quorum, settings=settings)
         for daemon in fleet.daemons:

@@ -29,7 +29,7 @@ appender.console.layout.pattern=%d{ISO8601} %-5p %c{1} %m%n
 """
 
 
-def wait_until(holds: Callable[[], bool], *, what: str, timeout_s: float = UP_S) -> None:
+def wait_until(holds: Callable[[], object], *, what: str, timeout_s: float = UP_S) -> None:
     """Poll until something holds; fails naming `what`."""
     ends_at = time.monotonic() + timeout_s
     while not holds():

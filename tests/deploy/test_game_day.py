@@ -1,6 +1,6 @@
 """Game day: something is broken under load; alerts, pages and commands alone say what, where, and what to do.
 
-What was seen is written down in docs/runbooks/game-day.md. Two of the breakages are tried in every run, the others by
+What was seen is written down in docs/runbooks/game-day.md. Four of the events are tried in every run, the others by
 ``make test-long``; ``FIRN_GAME_DAY_IMAGES=docs/runbooks/images`` takes the pictures anew.
 """
 
@@ -10,15 +10,23 @@ import contextlib
 import os
 import subprocess
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser
+from pyiceberg.table import StaticTable
 
+from firn import Rejected, data_files_from_parquet
+from firn.coordinator.dead_letters import is_letter_id
+from firn.model.sharding import shard_of
+from firn.storage.intent_streams import GROUP
 from tests.acceptance.browser import chromium
-from tests.deploy.game_day import TABLES, GameDay, game_day
-from tests.deploy.servers import Quorum, user_of
-from tests.deploy.writers import wait_for_commits
+from tests.acceptance.folder_catalog import FolderCatalog
+from tests.acceptance.stack import DaemonProcess
+from tests.deploy.game_day import DELIVERIES_MAX, TABLES, GameDay, game_day
+from tests.deploy.servers import Quorum, user_of, wait_until
+from tests.deploy.writers import ROWS, SCHEMA, wait_for_commits, written
 
 pytestmark = pytest.mark.acceptance
 
@@ -45,6 +53,7 @@ def test_a_daemon_is_killed(day: GameDay) -> None:
         day.see("daemon-killed", "/dashboards/fleet?range=15m", "FirnDaemonDown", f"Daemon 127.0.0.1:{victim.port}")
         wait_for_commits(writers, TABLES)
         day.tell("status", says=("1 daemon",))
+        day.tell("top", "--rounds", "2", says=("1 daemon", "intents/s come in"))
         day.tell("doctor", says=("one daemon",))
         victim.start()
         day.wait_well(writers)
@@ -88,6 +97,107 @@ def test_the_stream_is_poisoned(day: GameDay, secrets: Path) -> None:
         day.tell("dead-letters", says=("malformed-json",))
         day.tell("conflicts", "--since", "1h")
         wait_for_commits(writers, TABLES)
+        day.tell("dead-letters", "drop", "--rule", "malformed-json", "--yes", says=("dropped 16 dead letters",))
+        day.tell("dead-letters", "list", says=("malformed-entry",))
+        day.wait_well(writers)
+    day.prove()
+
+
+@pytest.mark.long
+def test_an_intent_takes_daemon_after_daemon_down(day: GameDay, secrets: Path) -> None:
+    """It is set aside alone, as a letter that can be looked at, tried again and dropped; all others are committed."""
+    imports = "ops.imports"
+    with day.load(*TABLES) as writers, day.client() as importer:
+        importer.create_table(imports, SCHEMA).committed(60)
+        wait_for_commits(writers, TABLES)
+        with day.lock_held(imports):
+            fatal = importer.update_properties(imports, {"source": "the nightly import"}, writer="importer")
+            die_over(day, secrets, imports)
+        refused = fatal.result(60)
+        assert isinstance(refused, Rejected)
+        assert refused.rule == "poison"
+        day.wait_alert("FirnDeadLetters")
+        day.see("poison-alert", "/dashboards/conflicts?range=15m", "FirnDeadLetters", "poison")
+        day.see("poison-intent", f"/intents/{fatal.intent_id}?table={imports}", "Rejected: poison", "importer")
+        day.tell("explain", fatal.intent_id, says=("poison", "importer"))
+        letter = day.tell("dead-letters", "--rule", "poison", says=(imports, fatal.intent_id)).split()
+        letter_id = next(word for word in letter if is_letter_id(word))
+        day.tell(
+            "dead-letters", "show", letter_id, says=("the nightly import", "handed out", f"retry {letter_id} --new")
+        )
+        day.tell("dead-letters", "retry", letter_id, code=1, says=("rejected", "poison"))
+        day.tell("dead-letters", "retry", letter_id, "--new-id", says=("committed", "the letter is dropped"))
+        assert importer.table(imports).metadata.properties["source"] == "the nightly import"
+        day.tell("dead-letters", "list", "--rule", "poison", says=("no dead letters",))
+        day.wait_well(writers)
+    day.prove()
+
+
+def die_over(day: GameDay, secrets: Path, table: str) -> None:
+    """Kill every daemon that has the one intent of a table in its hands, as if it died over it; start it again."""
+    stream = f"firn:intents:{shard_of(table, shards=16)}"
+    with user_of(day.redis.port, secrets, "daemon") as redis:
+
+        def holder(nth: int) -> DaemonProcess | None:
+            """The daemon to which it was handed as the nth one."""
+            for one in redis.xpending_range(stream, GROUP, min="-", max="+", count=10):
+                if one["times_delivered"] == nth:
+                    return next(daemon for daemon in day.daemons if daemon.name.encode() == one["consumer"])
+            return None
+
+        for nth in range(1, DELIVERIES_MAX + 2):
+            wait_until(partial(holder, nth), what=f"it is handed out for time {nth}", timeout_s=60)
+            victim = holder(nth)
+            assert victim is not None
+            victim.kill()
+            victim.start(ready=False)
+
+
+def test_a_table_is_paused_and_forgotten(day: GameDay) -> None:
+    """Whoever looks is told who paused it and why; what waited is decided when it is resumed."""
+    with day.load(*TABLES) as writers, day.client() as reporter:
+        wait_for_commits(writers, TABLES)
+        paused, why = "shop.orders", "moving its bucket, ticket 4711"
+        day.tell("pause", paused, "--by", "ann", "--reason", why, says=(f"paused {paused}",))
+        waiting = reporter.update_properties(paused, {"reported": "yes"})
+        day.wait_alert("FirnTablePaused")
+        wait_for_commits(writers, [table for table in TABLES if table != paused])
+        day.see("table-paused", "/", "Paused tables", why)
+        day.see("table-paused-page", f"/tables/{paused}", f"firn resume {paused}", why)
+        day.tell("status", says=("1 paused", "ann", why))
+        day.tell("top", "--rounds", "2", says=(paused, "ann", why))
+        day.tell("tables", "--state", "paused", says=(paused, why))
+        day.tell("explain", waiting.intent_id, says=("paused", "ann", why))
+        day.tell("lock", "show", paused, says=(f"nobody works on {paused}",))
+        day.tell("resume", paused, says=(f"resumed {paused}", "ann", why))
+        waiting.committed(60)
+        day.tell("explain", waiting.intent_id, says=("committed",))
+        day.wait_well(writers)
+    day.prove()
+
+
+def test_another_engine_rewrites_what_a_job_was_about_to_delete(day: GameDay) -> None:
+    """A file-system table, which not firn alone commits to: the job is refused, and told by which snapshot."""
+    exports = "shop.exports"
+    folder = day.warehouse / "shop" / "exports"
+    with day.load(*TABLES) as writers, day.client() as job:
+        job.create_table(exports, SCHEMA, catalog="file-system", location=str(folder)).committed(60)
+        view = job.table(exports)
+        path = written(folder / "data", view.schema, writer="export-job", first=0)
+        job.append(exports, data_files_from_parquet([path], view), writer="export-job").committed(60)
+        foreign = FolderCatalog(folder)
+        foreign.load_table(exports).delete("id < 5")
+        late = job.delete_files(exports, [str(path)], writer="export-job")
+        refused = late.result(60)
+        assert isinstance(refused, Rejected)
+        assert (refused.rule, refused.conflicting_snapshot_id) == ("missing-file", foreign.committed)
+        day.see("foreign-conflict", f"/intents/{late.intent_id}?table={exports}", "missing-file", path.name)
+        day.see("foreign-table", f"/tables/{exports}", "not by firn", str(foreign.committed))
+        day.tell("conflicts", "--table", exports, "--since", "1h", says=("missing-file", "export-job"))
+        day.tell("explain", late.intent_id, says=("missing-file", str(foreign.committed)))
+        day.tell("explain", "--snapshot", str(foreign.committed), "--table", exports, says=("a writer outside firn",))
+        day.tell("fsck", exports, says=(exports,))
+        assert StaticTable.from_metadata(job.table(exports).metadata_location).scan().to_arrow().num_rows == ROWS - 5
         day.wait_well(writers)
     day.prove()
 
@@ -156,8 +266,10 @@ def test_the_disk_of_the_warehouse_is_full(small_disk: Path, secrets: Path, quor
             ballast = fill(day.warehouse)
             waiting = [janitor.update_properties(table, {"comment": "checked"}) for table in TABLES]
             day.wait_alert("FirnTablesStalled")
-            owner = day.owner_of("shop.orders")
-            day.see("disk-full", "/", "shop.orders waits", "No space left on device", daemon=owner)
+            (other,) = (daemon for daemon in day.daemons if daemon is not day.owner_of("shop.orders"))
+            day.see("disk-full", "/", "shop.orders waits", "No space left on device", daemon=other)
+            day.tell("status", code=1, says=("table shop.orders waits", "No space left on device"))
+            day.tell("tables", "--state", "stalled", code=1, says=(*TABLES, "No space left on device"))
             day.see("disk-full-alert", "/dashboards/fleet?range=15m", "FirnTablesStalled", "shop.orders")
             day.tell("doctor", code=1, says=("No space left on device", "a full disk stops all commits"))
             ballast.unlink()

@@ -76,7 +76,7 @@ class Writers:
         while not self._stop.wait(PAUSE_S):
             try:
                 view = self._client.table(table)
-                path = _written(Path(view.location) / "data", view.schema, writer=writer, first=first)
+                path = written(Path(view.location) / "data", view.schema, writer=writer, first=first)
                 files = data_files_from_parquet([path], view)
             except (FirnError, OSError) as error:  # no place, no Redis: nothing was submitted
                 self.refusals[type(error).__name__] += 1
@@ -88,7 +88,8 @@ class Writers:
             first += ROWS
 
 
-def _written(folder: Path, schema: Any, *, writer: str, first: int) -> Path:
+def written(folder: Path, schema: Any, *, writer: str, first: int) -> Path:
+    """A new Parquet file of `ROWS` rows; none is left behind where there is no room for it."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{uuid.uuid4()}.parquet"
     rows = {"id": list(range(first, first + ROWS)), "writer": [writer] * ROWS}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
@@ -11,12 +12,14 @@ import pytest
 
 from firn.coordinator import bulletin, fleet
 from firn.coordinator.http_server import SHUTDOWN_S
+from firn.coordinator.pages import snapshot_graph
 from firn.coordinator.pages.live import BACKLOG_MAX, Happened, LiveEvents
 from firn.model.errors import Unavailable
+from firn.model.operations.refs import CreateBranch, CreateTag
 from firn.storage.membership import Membership
 from firn.storage.memory_files import MemoryFiles
 from firn.storage.memory_streams import MemoryStreams
-from tests.unit.coordinator.workbench import TABLE, Workbench, append, create, delete
+from tests.unit.coordinator.workbench import TABLE, Workbench, append, create, delete, new_id
 
 INTENT = "0196f1c2-0000-7000-8000-000000000001"
 HOSTILE = 'db.<script>alert("x")</script>'
@@ -251,3 +254,25 @@ async def test_every_daemon_says_what_another_is_stuck_on(monkeypatch: pytest.Mo
                 async with asyncio.timeout(10):
                     while "No space left" in await text_of(elsewhere, f"/tables/{TABLE}"):  # noqa: ASYNC110 - nothing tells
                         await asyncio.sleep(0.02)
+
+
+async def test_branches_and_tags_are_listed_however_old_what_they_point_at_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The graph draws the newest snapshots only."""
+    monkeypatch.setattr(snapshot_graph.graph_of, "__kwdefaults__", {"limit": 2})
+    bench = Workbench(http_port=0)
+    async with browsing(bench) as browser:
+        await bench.commit(create())
+        first = await bench.commit(append("a"))
+        at = first.snapshot_id
+        assert at is not None
+        await bench.commit(CreateTag(intent_id=new_id(), table=TABLE, ref_name="eod<1>", snapshot_id=at))
+        await bench.commit(CreateBranch(intent_id=new_id(), table=TABLE, ref_name="audit", snapshot_id=at))
+        for name in "bcd":
+            await bench.commit(append(name))
+        page = await text_of(browser, f"/tables/{TABLE}")
+        assert "2 older snapshots are left out" in page
+        listed = page.partition("Branches and tags")[2]
+        assert re.findall(r'data-label="Name">([^<]*)</td><td data-label="Kind">(\w+)', listed) == [
+            ("main", "branch"), ("audit", "branch"), ("eod&lt;1&gt;", "tag"),
+        ]  # fmt: skip
+        assert str(first.snapshot_id) in listed
