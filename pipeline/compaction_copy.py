@@ -6,15 +6,16 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from firn.model.errors import Unsupported
+from firn.model.intent import ContentFile
 from firn.model.scan_plan import FileScanTask
 from firn.model.schema import Schema
 from firn.pipeline.deleted_positions import work_frame, works_of
 from firn.pipeline.spark_types import spark_schema
 from firn.pipeline.task_rows import TaskReader
-from firn.pipeline.write_job import FILE_COLUMN, encode_files, write_batches
+from firn.pipeline.write_job import encode_files, run_job, write_batches
 from firn.pipeline.write_target import WriteTarget
 from firn.storage.file_stores import open_files
 
@@ -28,12 +29,14 @@ def is_shown_by_spark(schema: Schema) -> bool:
     return True
 
 
-def copied(spark: SparkSession, tasks: Sequence[FileScanTask], target: WriteTarget, *, outputs: int) -> DataFrame:
-    """The content files, as JSON, that the live rows of planned files are copied into, in `outputs` Spark tasks.
+def copied(
+    spark: SparkSession, tasks: Sequence[FileScanTask], target: WriteTarget, *, outputs: int
+) -> list[ContentFile]:
+    """The files that the live rows of planned files are copied into, in `outputs` Spark tasks.
 
     Each reads whole files, one after another.
     """
-    return work_frame(spark, list(tasks)).repartition(outputs).mapInArrow(_CopyTask(target), FILE_COLUMN)
+    return run_job(work_frame(spark, list(tasks)).repartition(outputs), _CopyTask(target))
 
 
 class _CopyTask(msgspec.Struct, frozen=True):

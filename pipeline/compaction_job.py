@@ -22,7 +22,7 @@ from firn.pipeline.compaction_rules import CompactionRules
 from firn.pipeline.connection import Connection
 from firn.pipeline.scan_frames import scan_frame
 from firn.pipeline.submission import job_of
-from firn.pipeline.write_job import FILE_COLUMN, WriteTask, decode_files
+from firn.pipeline.write_job import WriteTask, run_job
 from firn.pipeline.write_target import WriteTarget
 from firn.storage.manifest_reader import StoredManifests
 from firn.storage.table_scan import plan_scan
@@ -93,10 +93,9 @@ def write_group(
             rows = scan_frame(
                 spark, group.tasks, metadata=view.metadata, projection=target.schema, connection=connection
             )
-            written = layout.arranged(rows, group=group, target=target).mapInArrow(WriteTask(target), FILE_COLUMN)
+            files = run_job(layout.arranged(rows, group=group, target=target), WriteTask(target))
         else:
-            written = copied(spark, group.tasks, target, outputs=group.outputs)
-        files = decode_files(row[0] for row in written.collect())
+            files = copied(spark, group.tasks, target, outputs=group.outputs)
         require_all_rows(group.tasks, files)
     return WrittenGroup(group=group, files=tuple(files))
 

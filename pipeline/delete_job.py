@@ -25,7 +25,8 @@ from firn.model.intent import ContentFile, DeleteFileRef
 from firn.model.scan_plan import FileScanTask
 from firn.pipeline.data_locations import DataLocations
 from firn.pipeline.deleted_positions import positional_deletes, read_positions
-from firn.pipeline.write_job import FILE_COLUMN, decode_files, encode_files, task_name
+from firn.pipeline.python_archives import forget_spark_jars
+from firn.pipeline.write_job import encode_files, run_job, task_name
 from firn.pipeline.write_target import WriteTarget
 from firn.storage.data_files import NewFile
 from firn.storage.file_stores import open_files
@@ -60,7 +61,7 @@ def write_deletes(positions: DataFrame, tasks: Sequence[FileScanTask], target: W
     known = {task.file.file_path: _Deleted(_bare(task.file), positional_deletes(task)) for task in tasks}
     job = _DeleteTask(target=target, known=known)
     spread = positions.select("_file", "_pos").repartition(min(DELETE_TASKS_MAX, max(1, len(tasks))), "_file")
-    files = decode_files(row[0] for row in spread.mapInArrow(job, FILE_COLUMN).collect())
+    files = run_job(spread, job)
     deleted = {file.referenced_data_file for file in files}
     replaced = [
         DeleteFileRef(file_path=delete.file_path, content_offset=delete.content_offset)
@@ -104,6 +105,7 @@ class _DeleteTask(msgspec.Struct, frozen=True, kw_only=True):
             entries = self._puffin(vectors, files)
         else:
             entries = self._positions(vectors, files)
+        forget_spark_jars()
         yield encode_files(content_file_of(entry, self.target.metadata) for entry in entries)
 
     def _of(self, path: str) -> _Deleted:

@@ -18,6 +18,7 @@ from firn.model.deletion_vector import DeletionVector, from_blob
 from firn.model.errors import CorruptFile
 from firn.model.scan_plan import FileScanTask
 from firn.pipeline.connection import Connection
+from firn.pipeline.python_archives import forget_spark_jars
 from firn.storage.data_files import DATA_FILE_BYTES_MAX
 from firn.storage.file_stores import open_files
 from firn.storage.files import FileStore
@@ -65,6 +66,7 @@ def works_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Any]:
         for one in batch.column(0):
             # What this process's own driver has pickled, like the function that reads it.
             yield pickle.loads(one.as_py())  # noqa: S301
+    forget_spark_jars()
 
 
 class _DeleteTask:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 import msgspec
@@ -12,8 +12,10 @@ from pyspark.sql import DataFrame
 
 from firn.model.intent import ContentFile
 from firn.model.sorting import UNSORTED, SortOrder
+from firn.pipeline.arrow_batches import few_rows_uncounted, together
 from firn.pipeline.distribution import distribute
 from firn.pipeline.parquet_sink import ParquetSink
+from firn.pipeline.python_archives import forget_spark_jars
 from firn.pipeline.write_target import WriteTarget
 
 FILE_COLUMN: Final = "content_file string"
@@ -32,8 +34,10 @@ class WriteTask:
 def write_batches(target: WriteTarget, batches: Iterable[pa.RecordBatch]) -> list[ContentFile]:
     """Write the batches of the task that this runs in; what it has written is removed when anything fails."""
     with ParquetSink(target, name=task_name()) as sink:
-        sink.write_all(batches)
-        return sink.close()
+        sink.write_all(together(batches))
+        files = sink.close()
+    forget_spark_jars()
+    return files
 
 
 def task_name() -> str:
@@ -62,5 +66,10 @@ def write_files(rows: DataFrame, target: WriteTarget, *, mode: str, order: SortO
     What Spark raises when the job fails is raised here; failed tasks have removed their files.
     """
     arranged = distribute(rows, schema=target.schema, spec=target.spec, order=order, mode=mode)
-    found = arranged.mapInArrow(WriteTask(target), FILE_COLUMN).collect()
-    return decode_files(row[0] for row in found)
+    return run_job(arranged, WriteTask(target))
+
+
+def run_job(rows: DataFrame, task: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]) -> list[ContentFile]:
+    """Have tasks turn `rows` into files; the files of all tasks."""
+    with few_rows_uncounted(rows):
+        return decode_files(row[0] for row in rows.mapInArrow(task, FILE_COLUMN).collect())
