@@ -61,18 +61,7 @@ async def connect(settings: Settings, *, timeout_s: float = CONNECT_TIMEOUT_S) -
 @asynccontextmanager
 async def connect_session(settings: Settings, *, timeout_s: float = CONNECT_TIMEOUT_S) -> AsyncIterator[Session]:
     """A ZooKeeper session, closed at the end. Raises Unavailable when no server answers within `timeout_s`."""
-    session = ZooKeeperSession(
-        ZooKeeperOptions(
-            hosts=settings.zookeeper.hosts + settings.zookeeper.root.rstrip("/"),
-            session_timeout_s=settings.zookeeper.session_timeout_s,
-            digest=settings.zookeeper.auth,
-            tls=settings.zookeeper.tls,
-            tls_ca=settings.zookeeper.tls_ca,
-            tls_certificate=settings.zookeeper.tls_certificate,
-            tls_key=settings.zookeeper.tls_key,
-            tls_key_password=settings.zookeeper.tls_key_password,
-        )
-    )
+    session = ZooKeeperSession(zookeeper_options(settings))
     try:
         await session.start(timeout_s=timeout_s)
         yield session
@@ -80,11 +69,29 @@ async def connect_session(settings: Settings, *, timeout_s: float = CONNECT_TIME
         await session.close()
 
 
+def zookeeper_options(settings: Settings) -> ZooKeeperOptions:
+    """How the settings reach ZooKeeper: hosts with the root, password and certificates."""
+    return ZooKeeperOptions(
+        hosts=settings.zookeeper.hosts + settings.zookeeper.root.rstrip("/"),
+        session_timeout_s=settings.zookeeper.session_timeout_s,
+        digest=settings.zookeeper.auth,
+        tls=settings.zookeeper.tls,
+        tls_ca=settings.zookeeper.tls_ca,
+        tls_certificate=settings.zookeeper.tls_certificate,
+        tls_key=settings.zookeeper.tls_key,
+        tls_key_password=settings.zookeeper.tls_key_password,
+    )
+
+
 def connect_files(settings: Settings) -> FileStore:
     """The file stores of the warehouse and of every place that tables are allowed in."""
+    return open_files(file_options(settings))
+
+
+def file_options(settings: Settings) -> dict[str, dict[str, Any]]:
+    """Options of those file stores by scheme, as `open_files` takes them."""
     options: dict[str, dict[str, Any]] = {scheme_of(location): {} for location in settings.allowed_locations}
-    options.update({scheme: _store_options(given) for scheme, given in settings.warehouse.options.items()})
-    return open_files(options)
+    return options | {scheme: _store_options(given) for scheme, given in settings.warehouse.options.items()}
 
 
 def _store_options(given: Mapping[str, str]) -> dict[str, Any]:

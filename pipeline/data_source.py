@@ -43,8 +43,8 @@ from firn.storage.table_scan import plan_scan
 
 NAME: Final = "firn"
 _OPTIONS: Final[tuple[str, ...]] = (
-    "table", "path", "redis", "prefix", "zookeeper", "files", "timeout", "branch", "ref", "snapshot-id", "columns",
-    "filter", "overwrite-mode", "writer", "checkpointlocation",
+    "table", "path", "config", "redis", "prefix", "zookeeper", "files", "timeout", "branch", "ref", "snapshot-id",
+    "columns", "filter", "overwrite-mode", "writer", "checkpointlocation",
 )  # fmt: skip
 _NOTE: Final = "firn.options"
 """Metadata of a schema's first column: the options that the table of Spark's catalog was created with."""

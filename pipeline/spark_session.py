@@ -16,7 +16,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from firn.model.errors import Misconfigured
-from firn.pipeline.connection import CONF_PREFIX, Connection
 from firn.pipeline.java import require_java
 
 LOCAL_MASTER: Final = "local[*]"
@@ -36,13 +35,14 @@ _LOCAL_SETTINGS: Final = {
 
 @contextmanager
 def spark_session(
-    connection: Connection, *, app: str, master: str | None = None, settings: Mapping[str, str] | None = None
+    *, app: str, master: str | None = None, settings: Mapping[str, str] | None = None
 ) -> Iterator[SparkSession]:
     """A session of this process's own, which is stopped at the end.
 
     `master` None: that of `settings` or of ``spark-defaults.conf``, else all cores of this machine. `settings` go over
-    firn's. What Java says on its standard error goes to a file that is shown only when Spark does not start. Raises
-    Misconfigured for a Java that is not there or too old, or when Spark does not start.
+    firn's; whoever lists processes sees them. What Java says on its standard error goes to a file that is shown only
+    when Spark does not start. Raises Misconfigured for a Java that is not there or too old, or when Spark does not
+    start.
     """
     require_java()
     given = dict(settings or {})
@@ -55,8 +55,7 @@ def spark_session(
     builder = SparkSession.builder.appName(app)
     if master is not None:
         builder = builder.master(master)
-    firn = {f"{CONF_PREFIX}{name}": value for name, value in connection.options().items()}
-    for name, value in {**_SETTINGS, **(_LOCAL_SETTINGS if local else {}), **firn, **given}.items():
+    for name, value in {**_SETTINGS, **(_LOCAL_SETTINGS if local else {}), **given}.items():
         builder = builder.config(name, value)
     with tempfile.TemporaryFile(prefix="firn-spark-") as log:
         try:

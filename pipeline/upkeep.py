@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from firn.coordinator.client.sync_client import Client
-from firn.coordinator.client.table_view import CHROOT, TableView
+from firn.coordinator.client.table_view import TableView, zookeeper_at
 from firn.model.errors import CorruptFile, Misconfigured, NotFound
 from firn.model.limits import Limits
 from firn.model.metadata import TableMetadata
@@ -23,7 +23,7 @@ from firn.storage.metadata_files import decode_metadata, digest_of_bytes, versio
 from firn.storage.pointers import Pointer, Pointers
 from firn.storage.redis_streams import RedisStreams
 from firn.storage.sessions import Session
-from firn.storage.zookeeper import ZooKeeperOptions, ZooKeeperSession
+from firn.storage.zookeeper import ZooKeeperSession
 
 CONNECT_TIMEOUT_S: Final = 15.0
 POINTERS_AT_ONCE: Final = 64
@@ -84,13 +84,13 @@ class Upkeep:
     @classmethod
     def of(cls, connection: Connection) -> Upkeep:
         """On the servers that a connection names. Raises Misconfigured when it names no ZooKeeper."""
-        hosts = connection.zookeeper
-        if hosts is None:
+        if connection.zookeeper is None:
             raise Misconfigured("maintenance needs zookeeper=…: only there is it certain where a table is")
+        zookeeper = zookeeper_at(connection.zookeeper)
 
         @asynccontextmanager
         async def session() -> AsyncIterator[Session]:
-            opened = ZooKeeperSession(ZooKeeperOptions(hosts=hosts if "/" in hosts else hosts + CHROOT))
+            opened = ZooKeeperSession(zookeeper)
             try:
                 await opened.start(timeout_s=CONNECT_TIMEOUT_S)
                 yield opened

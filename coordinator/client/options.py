@@ -8,6 +8,7 @@ from typing import Any, Final, Literal, TypedDict
 
 from firn.storage.files import FileStore
 from firn.storage.intent_streams import IntentStreams
+from firn.storage.zookeeper import ZooKeeperOptions
 
 RESUBMIT_AFTER_S: Final = 2.0
 """Silence after which a client looks for the outcome and submits again; it doubles each time."""
@@ -27,14 +28,15 @@ class ClientOptions(TypedDict, total=False):
     `resubmit_after_s`: silence (seconds) after which it looks for the outcome and submits again, doubled each time up
     to 15. `unresolved_max`: intents without an outcome before submitting waits. `prefix`: what every key in Redis
     begins with (default ``firn``; the daemon's ``redis.prefix``). `zookeeper`: hosts with the chroot, or without one
-    for ``/firn``: where `table` looks when Redis does not know a table. `files`: the store that metadata is read from
+    for ``/firn``, or `ZooKeeperOptions` with a password or certificates: where `table` looks when Redis does not know a
+    table. `files`: the store that metadata is read from
     (default: local files). `connect`: makes the connection to Redis, instead of the URL.
     """
 
     resubmit_after_s: float
     unresolved_max: int
     prefix: str
-    zookeeper: str
+    zookeeper: str | ZooKeeperOptions
     files: FileStore
     connect: Callable[[], IntentStreams]
 

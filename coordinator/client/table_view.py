@@ -80,15 +80,20 @@ class TableView(msgspec.Struct, frozen=True, kw_only=True):
         return json
 
 
+def zookeeper_at(place: str | ZooKeeperOptions) -> ZooKeeperOptions:
+    """How to reach ZooKeeper at a place that is told as hosts, with the chroot or without one for ``/firn``."""
+    if isinstance(place, ZooKeeperOptions):
+        return place
+    return ZooKeeperOptions(hosts=place if "/" in place else place + CHROOT)
+
+
 class TableFinder:
     """Finds tables by name: in Redis where the daemons announced them, in ZooKeeper if the client may."""
 
-    def __init__(self, streams: IntentStreams, *, files: FileStore, zookeeper: str | None) -> None:
+    def __init__(self, streams: IntentStreams, *, files: FileStore, zookeeper: str | ZooKeeperOptions | None) -> None:
         self._streams = streams
         self._files = files
-        self._hosts = None if zookeeper is None or "/" in zookeeper else zookeeper + CHROOT
-        if zookeeper is not None and "/" in zookeeper:
-            self._hosts = zookeeper
+        self._zookeeper = None if zookeeper is None else zookeeper_at(zookeeper)
         self._session: ZooKeeperSession | None = None
         self._connecting = asyncio.Lock()
 
@@ -114,7 +119,7 @@ class TableFinder:
                 return await self._read(name, place.metadata_location, kind=kind)
             except NotFound as error:  # an old announcement: the file has been removed since
                 refused = error
-        if self._hosts is None:
+        if self._zookeeper is None:
             raise NotFound(
                 f"Redis does not say where {kind} {name!r} is: there is no such {kind}, or nothing was committed to it "
                 "since Redis was emptied. Give the client zookeeper=…"
@@ -128,7 +133,7 @@ class TableFinder:
 
     async def pointers(self) -> Pointers | None:
         """Where all tables are, for a client that was given a ZooKeeper; None for one that was not."""
-        return None if self._hosts is None else await self._pointers()
+        return None if self._zookeeper is None else await self._pointers()
 
     async def close(self) -> None:
         """Give the session up."""
@@ -143,10 +148,10 @@ class TableFinder:
         return ViewFound(name=name, metadata_location=location, metadata=decode_view(data, location=location))
 
     async def _pointers(self) -> Pointers:
-        assert self._hosts is not None
+        assert self._zookeeper is not None
         async with self._connecting:
             if self._session is None:
-                session = ZooKeeperSession(ZooKeeperOptions(hosts=self._hosts))
+                session = ZooKeeperSession(self._zookeeper)
                 try:
                     await session.start(timeout_s=CONNECT_TIMEOUT_S)
                 except BaseException:

@@ -155,7 +155,7 @@ def main(arguments: Sequence[str]) -> None:
     ends_at = time.monotonic() + float(seconds)
     connection = Connection(redis=redis_url)
     try:
-        with spark_session(connection, app="firn demo", master=MASTER, settings=SETTINGS) as spark:
+        with spark_session(app="firn demo", master=MASTER, settings=SETTINGS) as spark:
             actor = SparkActor(spark, connection)
             actor.append_until(ends_at)
             sys.stdin.buffer.read()

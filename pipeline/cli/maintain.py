@@ -14,8 +14,8 @@ from firn.coordinator.cli.output import Column, complain
 from firn.coordinator.cli.reach import Reach, reaching
 from firn.coordinator.cli.text import one_line, plural, shown, size_of, span_of
 from firn.coordinator.client import Answer, Client
+from firn.coordinator.client.servers import Servers
 from firn.model.errors import FirnError, InvalidInput, Misconfigured
-from firn.pipeline.cli.reached import connection_options
 from firn.pipeline.connection import Connection
 from firn.pipeline.maintenance_plan import NEEDS_SPARK, MaintenancePlan
 from firn.pipeline.maintenance_run import LAG_S_MAX, Status, TableRun, maintain, plan_table
@@ -166,7 +166,7 @@ def _loaded(module: str) -> Any:
 
 
 def _upkeep(reach: Reach) -> Upkeep:
-    connection = Connection(**connection_options(reach))
+    connection = Connection.of_servers(Servers.of_settings(reach.settings))
     client: Client = connection.client()
     return Upkeep(client=client, files=reach.files, session=reach.session, streams=reach.streams)
 

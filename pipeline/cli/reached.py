@@ -1,16 +1,14 @@
-"""What the pipeline's commands reach by their settings: journals, a client, and a connection for Spark."""
+"""What the pipeline's commands reach by their settings: journals, and a client."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from firn.coordinator.cli.answers import answer_to
 from firn.coordinator.cli.reach import Reach
 from firn.coordinator.client import Answer, TableView
 from firn.model.intent import Intent
 from firn.pipeline.commits_table import JournalHead
-from firn.storage.locations import scheme_of
 from firn.storage.pointers import Pointer
 
 
@@ -43,15 +41,3 @@ class _Submitted:
 def journal_heads(pointers: Iterable[Pointer]) -> list[JournalHead]:
     """The journals of these tables and views; dropped and renamed ones have theirs as well."""
     return [JournalHead(one.table, one.journal_head) for one in pointers if one.journal_head is not None]
-
-
-def connection_options(reach: Reach) -> dict[str, Any]:
-    """The members of a `firn.pipeline.connection.Connection` to what the command reaches."""
-    settings = reach.settings
-    files: dict[str, dict[str, Any]] = {scheme_of(location): {} for location in settings.allowed_locations}
-    return {
-        "redis": settings.redis.url,
-        "prefix": settings.redis.prefix,
-        "zookeeper": settings.zookeeper.hosts + settings.zookeeper.root.rstrip("/"),
-        "files": {**files, **settings.warehouse.options},
-    }

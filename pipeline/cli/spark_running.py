@@ -15,8 +15,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from firn.coordinator.cli.reach import Reach, reaching
+from firn.coordinator.client.servers import Servers
 from firn.model.errors import InvalidInput
-from firn.pipeline.cli.reached import connection_options
 from firn.pipeline.connection import Connection
 from firn.pipeline.spark_session import spark_session
 
@@ -57,7 +57,7 @@ def _setting(text: str) -> tuple[str, str]:
 
 def connection_of(reach: Reach) -> Connection:
     """The connection to what the command reaches."""
-    return Connection(**connection_options(reach))
+    return Connection.of_servers(Servers.of_settings(reach.settings))
 
 
 @contextmanager
@@ -68,7 +68,7 @@ def session(reach: Reach, options: SparkOptions, *, app: str) -> Iterator[tuple[
     console = Console(stderr=True)
     with ExitStack() as stack:
         with console.status("starting Spark …") if console.is_terminal else nullcontext():
-            opened = spark_session(connection, app=app, master=options.master, settings=options.settings)
+            opened = spark_session(app=app, master=options.master, settings=options.settings)
             spark = stack.enter_context(opened)
         yield spark, connection
 

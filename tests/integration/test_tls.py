@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import gc
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 from kazoo.security import OPEN_ACL_UNSAFE
 
@@ -20,7 +18,7 @@ from firn.coordinator.connections import connect_session
 from firn.model.errors import Misconfigured, Unavailable
 from firn.storage.sessions import encode_name
 from tests.acceptance.stack import SCHEMA, DaemonProcess
-from tests.integration.tls_servers import PASSWORD, Authority, needed, redis_over_tls, zookeeper_over_tls
+from tests.integration.tls_servers import PASSWORD, Sealed, sealed_servers
 
 TABLE = "db.sealed"
 
@@ -28,56 +26,10 @@ TABLE = "db.sealed"
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <ssl.SSLSocket:ResourceWarning")
 
 
-class Sealed:
-    """Servers that speak TLS alone, and a daemon's settings for them."""
-
-    def __init__(self, folder: Path, authority: Authority, *, redis_port: int, zookeeper_port: int) -> None:
-        self.folder = folder
-        self.stranger = Authority(folder, "stranger").certificate
-        self.authority = authority.certificate
-        self.certificate, self.key = authority.sign("daemon")
-        self.other_certificate, self.other_key = authority.sign("another-service")
-        self.locked_key = authority.locked(self.key)
-        self.redis = f"rediss://127.0.0.1:{redis_port}/0"
-        self.zookeeper = f"127.0.0.1:{zookeeper_port}"
-
-    def redis_url(self, *, authority: Path | None = None) -> str:
-        """Redis's URL with what is shown to it, and whose certificate it must have."""
-        trusted = authority or self.authority
-        return f"{self.redis}?ssl_ca_certs={trusted}&ssl_certfile={self.certificate}&ssl_keyfile={self.key}"
-
-    def environment(self, **settings: str) -> dict[str, str]:
-        """Of a daemon. ZooKeeper's key is encrypted."""
-        return {
-            **{name: value for name, value in os.environ.items() if not name.startswith("FIRN_")},
-            "FIRN_REDIS_URL": self.redis_url(),
-            "FIRN_ZOOKEEPER": self.zookeeper,
-            "FIRN_ZOOKEEPER_AUTH": "firn:digest",
-            "FIRN_ZOOKEEPER_SESSION_TIMEOUT_S": "4",
-            "FIRN_ZOOKEEPER_TLS": "true",
-            "FIRN_ZOOKEEPER_TLS_CA": str(self.authority),
-            "FIRN_ZOOKEEPER_TLS_CERTIFICATE": str(self.certificate),
-            "FIRN_ZOOKEEPER_TLS_KEY": str(self.locked_key),
-            "FIRN_ZOOKEEPER_TLS_KEY_PASSWORD": PASSWORD,
-            "FIRN_WAREHOUSE": str(self.folder / "warehouse"),
-            **{f"FIRN_{name}": value for name, value in settings.items()},
-        }
-
-    def kazoo(self, *, user: str) -> KazooClient:
-        """A session of another service, whose certificate ZooKeeper accepts."""
-        return KazooClient(
-            self.zookeeper, auth_data=[("digest", user)], use_ssl=True, ca=str(self.authority),
-            certfile=str(self.other_certificate), keyfile=str(self.other_key),
-        )  # fmt: skip
-
-
 @pytest.fixture(scope="module")
 def sealed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sealed]:
-    needed()
-    folder = tmp_path_factory.mktemp("tls")
-    authority = Authority(folder, "authority")
-    with redis_over_tls(folder, authority) as redis_port, zookeeper_over_tls(folder, authority) as zookeeper_port:
-        yield Sealed(folder, authority, redis_port=redis_port, zookeeper_port=zookeeper_port)
+    with sealed_servers(tmp_path_factory.mktemp("tls")) as running:
+        yield running
 
 
 @pytest.fixture(scope="module")

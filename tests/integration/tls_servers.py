@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from kazoo.client import KazooClient
 
 from firn.coordinator.embedded import RedisServer, programs
 from firn.coordinator.embedded.server import free_port
@@ -66,6 +67,58 @@ class Authority:
     @staticmethod
     def _openssl(*arguments: str) -> None:
         subprocess.run(["openssl", *arguments], check=True, capture_output=True)
+
+
+class Sealed:
+    """Servers that speak TLS alone, and a daemon's settings for them."""
+
+    def __init__(self, folder: Path, authority: Authority, *, redis_port: int, zookeeper_port: int) -> None:
+        self.folder = folder
+        self.stranger = Authority(folder, "stranger").certificate
+        self.authority = authority.certificate
+        self.certificate, self.key = authority.sign("daemon")
+        self.other_certificate, self.other_key = authority.sign("another-service")
+        self.locked_key = authority.locked(self.key)
+        self.redis = f"rediss://127.0.0.1:{redis_port}/0"
+        self.zookeeper = f"127.0.0.1:{zookeeper_port}"
+
+    def redis_url(self, *, authority: Path | None = None) -> str:
+        """Redis's URL with what is shown to it, and whose certificate it must have."""
+        trusted = authority or self.authority
+        return f"{self.redis}?ssl_ca_certs={trusted}&ssl_certfile={self.certificate}&ssl_keyfile={self.key}"
+
+    def environment(self, **settings: str) -> dict[str, str]:
+        """Of a daemon. ZooKeeper's key is encrypted."""
+        return {
+            **{name: value for name, value in os.environ.items() if not name.startswith("FIRN_")},
+            "FIRN_REDIS_URL": self.redis_url(),
+            "FIRN_ZOOKEEPER": self.zookeeper,
+            "FIRN_ZOOKEEPER_AUTH": "firn:digest",
+            "FIRN_ZOOKEEPER_SESSION_TIMEOUT_S": "4",
+            "FIRN_ZOOKEEPER_TLS": "true",
+            "FIRN_ZOOKEEPER_TLS_CA": str(self.authority),
+            "FIRN_ZOOKEEPER_TLS_CERTIFICATE": str(self.certificate),
+            "FIRN_ZOOKEEPER_TLS_KEY": str(self.locked_key),
+            "FIRN_ZOOKEEPER_TLS_KEY_PASSWORD": PASSWORD,
+            "FIRN_WAREHOUSE": str(self.folder / "warehouse"),
+            **{f"FIRN_{name}": value for name, value in settings.items()},
+        }
+
+    def kazoo(self, *, user: str) -> KazooClient:
+        """A session of another service, whose certificate ZooKeeper accepts."""
+        return KazooClient(
+            self.zookeeper, auth_data=[("digest", user)], use_ssl=True, ca=str(self.authority),
+            certfile=str(self.other_certificate), keyfile=str(self.other_key),
+        )  # fmt: skip
+
+
+@contextmanager
+def sealed_servers(folder: Path) -> Iterator[Sealed]:
+    """Both servers, over TLS alone. Skips where certificates cannot be made."""
+    needed()
+    authority = Authority(folder, "authority")
+    with redis_over_tls(folder, authority) as redis_port, zookeeper_over_tls(folder, authority) as zookeeper_port:
+        yield Sealed(folder, authority, redis_port=redis_port, zookeeper_port=zookeeper_port)
 
 
 def needed() -> None:

@@ -26,7 +26,7 @@ def test_the_page_does_what_it_says(path: Path, lake: Lake, tmp_path: Path) -> N
             assert block.language == "python", f"{block}: run in a session; commands have pages of their own"
             text = block.text.replace("db.events", names["table"])
             for shown, own in zip(ADDRESSES, (lake.connection.redis, lake.connection.zookeeper), strict=True):
-                assert own is not None
+                assert isinstance(own, str)
                 text = text.replace(shown, own)
             exec(compile(text, str(block), "exec"), names)
             assert not isinstance(names.get("outcome"), Rejected | Unknown), block
