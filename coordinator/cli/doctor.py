@@ -19,11 +19,11 @@ from firn.coordinator.cli.zookeeper_servers import servers_of
 from firn.coordinator.config import is_loopback
 from firn.coordinator.fleet import fleet_of
 from firn.coordinator.version import VERSION
-from firn.model.errors import FirnError
+from firn.model.errors import FirnError, Misconfigured, NotFound
 from firn.model.identifiers import uuid7
 from firn.storage.membership import Membership
 from firn.storage.pauses import Pauses
-from firn.storage.pointers import Pointers
+from firn.storage.pointers import TABLES, Pointers
 from firn.storage.redis_vitals import RedisVitals
 
 SKEW_S_MAX: Final = 5.0
@@ -84,6 +84,7 @@ async def _servers(reach: Reach) -> list[Finding]:
         ("Redis", _redis),
         ("ZooKeeper servers", _ensemble),
         ("ZooKeeper", _zookeeper),
+        ("ZooKeeper, access", _access),
         ("daemons", _daemons),
     ):
         try:
@@ -97,11 +98,21 @@ async def _servers(reach: Reach) -> list[Finding]:
 async def _redis(reach: Reach) -> list[Finding]:
     async with reach.streams() as streams:
         findings = [Finding(check="Redis", state="good", found="answers")]
+        warnings = await streams.persistence_warnings()
         findings += [
             Finding(check="Redis, durability", state="bad", found=warning, do="use deploy/redis/redis.conf")
-            for warning in await streams.persistence_warnings()
+            for warning in warnings
         ]
-        findings += _memory(await streams.vitals())
+        if not warnings:
+            found = "its settings are as wanted, or hidden by who runs it"
+            findings.append(Finding(check="Redis, durability", state="good", found=found))
+        vitals = await streams.vitals()
+        findings += _memory(vitals)
+        if vitals is not None and not (vitals.append_ok and vitals.snapshot_ok):
+            findings.append(Finding(
+                check="Redis, disk", state="bad", found="its last write to disk failed",
+                do="see its log, and whether its disk is full: what it accepts now may be gone after a restart",
+            ))  # fmt: skip
         before = time.time()
         clock_ms = await streams.clock_ms()
         skew_s = abs(clock_ms / 1000 - (before + time.time()) / 2)
@@ -156,19 +167,44 @@ async def _zookeeper(reach: Reach) -> list[Finding]:
         return [Finding(check="ZooKeeper", state="good", found=f"answers; connecting and a read took {took_ms:.0f} ms")]
 
 
+async def _access(reach: Reach) -> list[Finding]:
+    """Whether somebody without the password is kept out; nodes that were made before it was set are open to all."""
+    check = "ZooKeeper, access"
+    if reach.settings.zookeeper.auth is None:
+        return []  # said with the settings
+    try:
+        async with reach.session(anonymous=True) as stranger:
+            await stranger.children(TABLES)
+    except Misconfigured:  # as it should be
+        return [Finding(check=check, state="good", found="for who has the password only")]
+    except NotFound:
+        return [Finding(check=check, state="good", found="there are no tables yet, so nothing that is open to all")]
+    return [Finding(
+        check=check, state="bad", found=f"{TABLES} was made without zookeeper.auth: others can move pointers",
+        do="give its nodes to the digest user (setAcl -R in zkCli.sh, docs/security.md)",
+    )]  # fmt: skip
+
+
 async def _daemons(reach: Reach) -> list[Finding]:
     async with reach.session() as session, reach.streams() as streams:
         fleet = await fleet_of(
             membership=Membership(session), pointers=Pointers(session), pauses=Pauses(session), streams=streams,
             shards=await shards_of(streams),
         )  # fmt: skip
+    stuck = {str(trouble) for member in fleet.members for trouble in member.troubles}
     findings = [
         Finding(check="daemons", state="bad", found=trouble, do="see docs/runbooks/daemons.md")
-        for trouble in fleet.troubles
-    ]
+        for trouble in fleet.troubles if trouble not in stuck
+    ]  # fmt: skip
     if not findings:
         findings.append(Finding(check="daemons", state="good", found=f"{len(fleet.members)}, every shard is read"))
+    findings += [
+        Finding(check="tables", state="bad", found=one_line(trouble), do="see docs/runbooks/tables.md")
+        for trouble in sorted(stuck)
+    ]
     others = {member.version for member in fleet.members} - {VERSION}
+    if fleet.members and not others:
+        findings.append(Finding(check="versions", state="good", found=f"{VERSION} everywhere"))
     if others:
         findings.append(Finding(
             check="versions", state="warning",

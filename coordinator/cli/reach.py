@@ -73,10 +73,16 @@ class Reach:
         return result
 
     @asynccontextmanager
-    async def session(self) -> AsyncIterator[Session]:
-        """A ZooKeeper session. Raises Unavailable, with what to do about it when nothing was set."""
+    async def session(self, *, anonymous: bool = False) -> AsyncIterator[Session]:
+        """A ZooKeeper session, `anonymous` as somebody who has no password.
+
+        Raises Unavailable, with what to do about it when nothing was set.
+        """
+        replace, settings = msgspec.structs.replace, self.settings
+        if anonymous:
+            settings = replace(settings, zookeeper=replace(settings.zookeeper, auth=None))
         try:
-            async with self._connectors.session(self.settings) as session:
+            async with self._connectors.session(settings) as session:
                 yield session
         except Unavailable as error:
             raise self._with_hint(error) from error

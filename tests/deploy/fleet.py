@@ -39,7 +39,7 @@ class Fleet:
     def firn(self, *arguments: str) -> str:
         """The output of a `firn` command that must succeed."""
         done = self.tried(*arguments)
-        assert done.returncode == 0, done.stderr
+        assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
         return done.stdout
 
     def tried(self, *arguments: str) -> subprocess.CompletedProcess[str]:

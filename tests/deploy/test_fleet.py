@@ -56,6 +56,7 @@ def test_tables_are_nobody_elses(tmp_path: Path, acl_redis: int, secrets: Path, 
             stranger.get_children("/firn/tables")
         with pytest.raises(NoAuthError):
             stranger.set("/firn/tables/db.own", b"{}")
+        assert "for who has the password only" in fleet.firn("doctor")
     finally:
         daemon.end()
         stranger.stop()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
 
+from firn.coordinator import bulletin
 from firn.coordinator.cli.exits import EXIT_NO, EXIT_OK
+from firn.storage.pointers import Pointers
 from tests.unit.coordinator.cli.cli_bench import CliBench
 from tests.unit.coordinator.workbench import TABLE, append, create
 
@@ -76,6 +79,36 @@ async def test_doctor_says_what_to_do_about_servers_that_are_away() -> None:
     bad = {f["check"]: f for f in json.loads(said.out) if f["state"] == "bad"}
     assert "ZooKeeper" in bad
     assert all(f["do"] for f in bad.values())
+
+
+async def test_doctor_finds_nodes_that_are_open_though_there_is_a_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They were made before it was set; the twin lets everybody in, as such nodes do."""
+    monkeypatch.setenv("FIRN_ZOOKEEPER_AUTH", "firn:secret")
+    bench = CliBench()
+    async with bench.daemon("a"):
+        await bench.commit(create())
+        findings = json.loads((await bench.firn("doctor", "--json")).out)
+    (access,) = [f for f in findings if f["check"] == "ZooKeeper, access"]
+    assert access["state"] == "bad"
+    assert "setAcl" in access["do"]
+
+
+async def test_doctor_tells_of_tables_that_a_daemon_is_stuck_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bulletin, "LOOK_S", 0.02)
+    bench = CliBench()
+    async with bench.daemon():
+        await bench.commit(create())
+    location = (await Pointers(bench.zookeeper.connect()).read(TABLE)).pointer.metadata_location
+    bench.files.replace(location, b"{}")
+    async with bench.daemon("a"), bench.daemon("b"):
+        await bench.refuse(append("x"))
+        await asyncio.sleep(0.2)
+        said = await bench.firn("doctor", "--json")
+    assert said.code == EXIT_NO
+    (stuck,) = [f for f in json.loads(said.out) if f["state"] == "bad"]
+    assert stuck["check"] == "tables"
+    assert location in stuck["found"]
+    assert stuck["do"] == "see docs/runbooks/tables.md"
 
 
 async def test_doctor_notices_clocks_that_differ() -> None:
