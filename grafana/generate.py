@@ -38,6 +38,16 @@ def quantiles(metric: str) -> tuple[Query, ...]:
     return tuple(Query(quantile(share, metric), name) for share, name in ((0.5, "p50"), (0.95, "p95"), (0.99, "p99")))
 
 
+def happened(metric: str, window: str) -> str:
+    """How much each series of a counter has grown, those that have begun meanwhile from nothing: to be summed up.
+
+    `increase` alone knows nothing of what a series begins with, so a rule's first refusal would not be counted.
+    """
+    grown = f"increase({metric}[{window}])"
+    begun = f"min_over_time({metric}[{window}]) unless {metric} offset {window}"
+    return f'(label_replace({grown}, "part", "grown", "", "") or label_replace({begun}, "part", "begun", "", ""))'
+
+
 class Dashboard(msgspec.Struct, frozen=True, kw_only=True):
     """One dashboard: rows of panels."""
 
@@ -146,7 +156,10 @@ def fleet() -> Dashboard:
                         unit="ops",
                         about="lost: another commit came first. fenced: the lock was gone. unknown: no answer.",
                     ),
-                    lines("Dead letters", Query("sum by (rule) (increase(firn_dead_letters_total[5m]))", "{{rule}}")),
+                    lines(
+                        "Dead letters",
+                        Query(f"round(sum by (rule) {happened('firn_dead_letters_total', '5m')})", "{{rule}}"),
+                    ),
                     lines(
                         "Decided, not yet told",
                         Query("sum(firn_publish_queue_batches)", "batches"),
@@ -303,7 +316,7 @@ def table() -> Dashboard:
 
 def conflicts() -> Dashboard:
     """Who fights whom?"""
-    hour = "increase(firn_conflicts_total[1h])"
+    refused = happened("firn_conflicts_total", "1h")
     return Dashboard(
         uid="firn-conflicts",
         title="firn / Conflicts",
@@ -312,7 +325,7 @@ def conflicts() -> Dashboard:
             (
                 "Now",
                 (
-                    number("Rejected, last hour", f"round(sum({hour})) or vector(0)"),
+                    number("Rejected, last hour", f"round(sum{refused}) or vector(0)"),
                     number(
                         "Share rejected",
                         f"{REJECTED} / ({COMMITTED} + {REJECTED})",
@@ -327,7 +340,7 @@ def conflicts() -> Dashboard:
                     ),
                     number(
                         "Dead letters, last hour",
-                        "round(sum(increase(firn_dead_letters_total[1h]))) or vector(0)",
+                        f"round(sum{happened('firn_dead_letters_total', '1h')}) or vector(0)",
                         warn=1,
                         about="What was no intent, or wrong in itself: `firn dead-letters`.",
                     ),
@@ -338,7 +351,7 @@ def conflicts() -> Dashboard:
                 (
                     listing(
                         "Operation against operation, last hour",
-                        f"sort_desc(round(sum by (operation, against, rule) ({hour})) > 0)",
+                        f"sort_desc(round(sum by (operation, against, rule) {refused}) > 0)",
                         ("operation", "lost"),
                         ("against", "came first"),
                         ("rule", "rule"),
@@ -346,7 +359,7 @@ def conflicts() -> Dashboard:
                     ),
                     listing(
                         "By rule, last hour",
-                        f"sort_desc(round(sum by (rule) ({hour})) > 0)",
+                        f"sort_desc(round(sum by (rule) {refused}) > 0)",
                         ("rule", "rule"),
                         about="docs/replay.md says what each rule protects.",
                     ),

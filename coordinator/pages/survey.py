@@ -156,7 +156,7 @@ class Survey:
             owner=owner,
             owner_http=None if owner not in told else told[owner].http,
             holder=await self._leases.holder(name),
-            trouble=None if trouble is None else str(trouble),
+            trouble=None if trouble is None else _said(trouble),
             depth=self._lanes.depths.get(name, 0),
             paused=self._paused.tables.get(name),
         )
@@ -239,7 +239,7 @@ class Survey:
                 batches=self._batches(head),
             )
         except FirnError as error:
-            return replace(page, trouble=str(error))
+            return replace(page, trouble=f"It cannot be read: {error}")
 
     def _batches(self, head: str | None) -> tuple[Segment, ...]:
         found: list[Segment] = []
@@ -248,6 +248,11 @@ class Survey:
             if len(found) == BATCHES_MAX:
                 break
         return tuple(found)
+
+
+def _said(trouble: Trouble) -> str:
+    said = "It cannot be read" if trouble.state == "unreadable" else "Its intents wait, and are tried again"
+    return f"{said}: {trouble.why}"
 
 
 def refs_of(metadata: TableMetadata) -> tuple[Ref, ...]:

@@ -115,6 +115,37 @@ def test_the_rules_do_what_they_say_on_recorded_series() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_the_first_of_its_kind_is_counted_on_a_dashboard(tmp_path: Path) -> None:
+    """A counter's label that has just begun, one that goes on, and one of a daemon that was started anew."""
+    counted = f"round(sum by (rule) {generate.happened('firn_dead_letters_total', '1h')})"
+    expected = {"first": 1, "two": 3, "old": 2, "still": 0, "again": 1}
+    tried = {
+        "evaluation_interval": "1m",
+        "tests": [{
+            "interval": "1m",
+            "input_series": [
+                {"series": f'firn_dead_letters_total{{rule="{rule}"}}', "values": values}
+                for rule, values in {
+                    "first": "_x100 1x19", "two": "_x100 1x9 3x10", "old": "5x80 7x39", "still": "9x119",
+                    "again": "3x80 _x5 1x33",
+                }.items()
+            ],
+            "promql_expr_test": [{
+                "expr": counted, "eval_time": "119m",
+                "exp_samples": [{"labels": f'{{rule="{rule}"}}', "value": value} for rule, value in expected.items()],
+            }],
+        }],
+    }  # fmt: skip
+    (tmp_path / "counted.yml").write_text(yaml.safe_dump(tried))
+    done = subprocess.run(
+        [needed("promtool"), "test", "rules", str(tmp_path / "counted.yml")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 class Watched(msgspec.Struct, frozen=True):
     """URLs of a Prometheus and of the daemon that it watches."""
 
