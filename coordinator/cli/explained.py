@@ -10,6 +10,7 @@ from firn.coordinator.cli.text import plural, shown, span_of, time_of
 from firn.coordinator.dry_run import Forecast, FutureSnapshot
 from firn.coordinator.explain import Asked, BatchTold, LostSwap, Now, SnapshotStory, Story
 from firn.coordinator.landed import Landed
+from firn.coordinator.publish import OUR_MISTAKES
 from firn.coordinator.queue_look import Place
 from firn.model.outcome import Committed, Hint, Rejected
 
@@ -22,6 +23,8 @@ HINTS: Final[dict[Hint, str]] = {
     "narrow-filter": "ask for less",
     "fix": "mend the intent: it will be refused however often it is sent",
 }
+
+TELL_US: Final = "whoever runs firn should look at it first: firn dead-letters has its payload"
 
 REASONS: Final = {
     "lost": "the table had moved",
@@ -147,6 +150,9 @@ def rejected_lines(outcome: Rejected, *, prevents: str | None, winner: Asked | N
     against = _winner_text(outcome, winner)
     if against:
         yield Line("first was", against)
+    if outcome.conflicting_snapshot_id is not None and outcome.conflicting_intent_id is None:
+        asked = f"firn explain --snapshot {outcome.conflicting_snapshot_id} --table {outcome.table}"
+        yield Line("", f"{asked} says whose it is")
     yield from _listed("files", outcome.files, outcome.files_count)
     yield from _listed("columns", outcome.columns, len(outcome.columns))
     yield from _listed("partitions", outcome.partitions, len(outcome.partitions))
@@ -155,7 +161,8 @@ def rejected_lines(outcome: Rejected, *, prevents: str | None, winner: Asked | N
         where = f"{outcome.branch or 'main'} was at {outcome.head_snapshot_id or 'no snapshot'}"
         planned = "" if outcome.base_snapshot_id is None else f"planned on {outcome.base_snapshot_id}; "
         yield Line("judged", planned + where)
-    yield Line("do", f"{outcome.hint}: {HINTS[outcome.hint]}")
+    advice = TELL_US if outcome.rule in OUR_MISTAKES else HINTS[outcome.hint]
+    yield Line("do", f"{outcome.hint}: {advice}")
 
 
 def _winner_text(outcome: Rejected, winner: Asked | None) -> str:

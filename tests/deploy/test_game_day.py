@@ -119,7 +119,7 @@ def test_an_intent_takes_daemon_after_daemon_down(day: GameDay, secrets: Path) -
         day.wait_alert("FirnDeadLetters")
         day.see("poison-alert", "/dashboards/conflicts?range=15m", "FirnDeadLetters", "poison")
         day.see("poison-intent", f"/intents/{fatal.intent_id}?table={imports}", "Rejected: poison", "importer")
-        day.tell("explain", fatal.intent_id, says=("poison", "importer"))
+        day.tell("explain", fatal.intent_id, says=("poison", "importer", "firn dead-letters has its payload"))
         letter = day.tell("dead-letters", "--rule", "poison", says=(imports, fatal.intent_id)).split()
         letter_id = next(word for word in letter if is_letter_id(word))
         day.tell(
