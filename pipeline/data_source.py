@@ -1,14 +1,16 @@
 """The data source ``firn`` of Spark: ``df.write.format("firn")``, SQL, and streams.
 
 Register it with `register(spark)`. Options: ``table``, those of `Connection.of_options`, ``branch``, and for reads
-``snapshot-id``, ``ref``, ``columns`` (with commas) and ``filter``. What a data source in Python cannot do, prune
-columns and distribute rows before they are written, `firn.pipeline.reads` and `firn.pipeline.writes` do.
+``snapshot-id``, ``ref``, ``as-of`` (a time with its zone), ``columns`` (with commas) and ``filter``. What a data source
+in Python cannot do, prune columns and distribute rows before they are written, `firn.pipeline.reads` and
+`firn.pipeline.writes` do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+import datetime as dt
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -33,6 +35,7 @@ from firn.model.snapshot import MAIN_BRANCH
 from firn.pipeline.connection import Connection
 from firn.pipeline.firn_scan import shown
 from firn.pipeline.pushed_filters import expression_of
+from firn.pipeline.reads import epoch_ms
 from firn.pipeline.row_filter import parse_filter
 from firn.pipeline.source_writers import BatchWriter, StreamWriter
 from firn.pipeline.spark_types import spark_schema
@@ -41,10 +44,12 @@ from firn.pipeline.write_target import without_history
 from firn.storage.manifest_reader import StoredManifests
 from firn.storage.table_scan import plan_scan
 
+_Parsed = TypeVar("_Parsed")
+
 NAME: Final = "firn"
 _OPTIONS: Final[tuple[str, ...]] = (
     "table", "path", "config", "redis", "prefix", "zookeeper", "files", "timeout", "branch", "ref", "snapshot-id",
-    "columns", "filter", "overwrite-mode", "writer", "checkpointlocation",
+    "as-of", "columns", "filter", "overwrite-mode", "writer", "checkpointlocation",
 )  # fmt: skip
 _NOTE: Final = "firn.options"
 """Metadata of a schema's first column: the options that the table of Spark's catalog was created with."""
@@ -127,17 +132,25 @@ def _view(options: Mapping[str, str]) -> TableView:
 
 
 def plan_of(view: TableView, connection: Connection, given: Mapping[str, str], filter: Any = TRUE) -> ScanPlan:
-    """The scan that options ask for."""
+    """The scan that options ask for. Raises InvalidInput."""
     columns = given.get("columns")
-    snapshot_id = given.get("snapshot-id")
+    snapshot_id, as_of = given.get("snapshot-id"), given.get("as-of")
     return plan_scan(
         view.metadata,
         files=StoredManifests(connection.store()),
         filter=and_(parse_filter(given["filter"]) if given.get("filter") else TRUE, filter),
-        snapshot_id=None if snapshot_id is None else int(snapshot_id),
-        ref=given.get("ref") or given.get("branch") or (None if snapshot_id else MAIN_BRANCH),
+        snapshot_id=None if snapshot_id is None else _parsed(int, snapshot_id, option="snapshot-id"),
+        as_of_ms=None if as_of is None else epoch_ms(_parsed(dt.datetime.fromisoformat, as_of, option="as-of")),
+        ref=given.get("ref") or given.get("branch") or (None if snapshot_id or as_of else MAIN_BRANCH),
         columns=None if columns is None else [name.strip() for name in columns.split(",")],
     )
+
+
+def _parsed(parse: Callable[[str], _Parsed], text: str, *, option: str) -> _Parsed:
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise InvalidInput(f"cannot be read: {error}", where=f"options.{option}") from error
 
 
 class FilePartition(InputPartition):

@@ -70,7 +70,7 @@ def read(
     """
     source = Source.of(spark, table, connection)
     expression = parse_filter(filter)
-    as_of_ms = None if as_of is None else _ms(as_of)
+    as_of_ms = None if as_of is None else epoch_ms(as_of)
     plan = plan_scan(
         source.metadata,
         files=source.manifests,
@@ -157,7 +157,8 @@ def _cut(column: Column, given: Type, wanted: NestedField) -> Column:
     return F.when(column.isNotNull(), F.struct(*inside))
 
 
-def _ms(moment: dt.datetime) -> int:
+def epoch_ms(moment: dt.datetime) -> int:
+    """A moment as snapshots tell theirs: milliseconds since 1970. Raises InvalidInput for one without a time zone."""
     if moment.tzinfo is None:
         raise InvalidInput("needs a time zone", where="as_of")
     return (moment - _EPOCH) // dt.timedelta(milliseconds=1)

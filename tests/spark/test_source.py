@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+
 import pyspark.sql.functions as F  # noqa: N812 - what everybody calls it
 import pytest
 from pyspark.errors import PySparkException
@@ -25,6 +27,13 @@ def test_frames_are_written_and_read_by_format(lake: Lake) -> None:
         "overwrite"
     ).save()
     assert lake.ids(table) == [1, 4, 7, 20, 21]  # 20 is of no region, 21 is in the EU
+    (first, *_) = lake.view(table).metadata.snapshots
+    moment = dt.datetime.fromtimestamp(first.timestamp_ms / 1000, dt.UTC).isoformat()
+    for option, value in (("as-of", moment), ("snapshot-id", first.snapshot_id)):
+        before = lake.spark.read.format("firn").option("table", table).option(option, value).load()
+        assert sorted(row.id for row in before.collect()) == list(range(10))
+    with pytest.raises(PySparkException, match=r"options\.as-of"):
+        lake.spark.read.format("firn").option("table", table).option("as-of", "yesterday").load()
     lake.events(30, 33).write.format("firn").option("table", table).mode("overwrite").save()
     assert lake.ids(table) == [30, 31, 32]
 
