@@ -19,6 +19,7 @@ PAGE: Final = ROOT / "docs" / "cli.md"
 COMMON: Final = {"--json", "--data", "--config", "--help"}
 """Options that mean the same nearly wherever they are: told once."""
 
+HELP: Final = ("-h, --help", "Show this message and exit.")
 WIDTH: Final = 120
 HEAD: Final = """\
 # Commands
@@ -51,7 +52,8 @@ def options(command: click.Command) -> Iterator[tuple[str, str]]:
     """Of each option how it is written, and what it does."""
     context = click.Context(command, max_content_width=WIDTH, help_option_names=["-h", "--help"])
     for parameter in command.get_params(context):
-        record = parameter.get_help_record(context)
+        # A command that was run before has made its own help option, by the names that it was called with.
+        record = HELP if parameter.name == "help" else parameter.get_help_record(context)
         if isinstance(parameter, click.Option) and record is not None:
             yield record
 
