@@ -53,7 +53,7 @@ def options(command: click.Command) -> Iterator[tuple[str, str]]:
     context = click.Context(command, max_content_width=WIDTH, help_option_names=["-h", "--help"])
     for parameter in command.get_params(context):
         # A command that was run before has made its own help option, by the names that it was called with.
-        record = HELP if parameter.name == "help" else parameter.get_help_record(context)
+        record = HELP if "--help" in parameter.opts else parameter.get_help_record(context)
         if isinstance(parameter, click.Option) and record is not None:
             yield record
 
