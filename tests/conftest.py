@@ -17,6 +17,7 @@ ROOT = Path(__file__).parent
 # Cheapest first, so that a mistake shows in seconds. The folders from "integration" on are markers, too.
 FOLDERS = ("unit", "conformance", "contract", "deploy", "integration", "interop", "acceptance", "spark")
 MARKED_FOLDERS = frozenset(FOLDERS[FOLDERS.index("integration") :])
+ENGINES = frozenset({"interop", "spark"})
 SERVER_FIXTURES = frozenset({"redis_server", "zookeeper_server"})
 
 # No deadlines: how long one example takes says more about the machine than about the code. CI tries the same examples
@@ -30,7 +31,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Mark tests by folder and by the servers they ask for, order them, and leave out long ones nobody asked for."""
     for item in items:
         folder = _folder(item)
-        item.add_marker(pytest.mark.xdist_group(folder))  # one Spark and one daemon a folder, in one process
+        if (
+            item.get_closest_marker("xdist_group") is None
+        ):  # what runs in one process: a file, of engines all of a folder
+            item.add_marker(pytest.mark.xdist_group(folder if folder in ENGINES else item.path.name))
         needs_servers = bool(SERVER_FIXTURES & set(getattr(item, "fixturenames", ())))
         if folder == "unit" and needs_servers:
             msg = f"{item.nodeid}: unit tests start no servers; move it to tests/integration"

@@ -17,6 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+pytestmark = pytest.mark.xdist_group("usual-ports")  # of `firn serve --embedded`: one at a time has them
+
 FIRN: Final = [str(Path(sys.executable).parent / "firn")]
 READY_S: Final = 60.0
 END_S: Final = 40.0

@@ -8,8 +8,11 @@ import sys
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from firn.coordinator.demo.spark_part import PROGRAM, SparkLine
+
+pytestmark = pytest.mark.alone
 
 LAST_LINE = re.compile(r"proof: ok rows=(\d+) committed=(\d+) rejected=(\d+)")
 

@@ -5,9 +5,13 @@ from __future__ import annotations
 import random
 import time
 
+import pytest
+
 from tests.acceptance.checks import check_exactly_once, check_log, check_readers
 from tests.acceptance.load import Load
 from tests.acceptance.stack import Stack
+
+pytestmark = pytest.mark.alone
 
 WRITERS = 50
 APPENDS = 20

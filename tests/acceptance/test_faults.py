@@ -13,6 +13,8 @@ from tests.acceptance.checks import check_exactly_once, check_log, check_readers
 from tests.acceptance.load import Load
 from tests.acceptance.stack import SESSION_TIMEOUT_S, SHARDS, DaemonProcess, Stack
 
+pytestmark = pytest.mark.alone
+
 TABLE = "db.events"
 TAKEOVER_S = SESSION_TIMEOUT_S + 2.0
 SESSION_LOST = (

@@ -7,6 +7,8 @@ import json
 import time
 from typing import Any
 
+import pytest
+
 from firn.coordinator.client.intents import new_intent_id
 from firn.coordinator.table_reader import TableReader
 from firn.model.limits import Limits
@@ -14,6 +16,8 @@ from firn.model.outcome import Committed
 from firn.model.sharding import shard_of
 from tests.acceptance.checks import FILES, check_log, journal, live_files
 from tests.acceptance.stack import SESSION_TIMEOUT_S, SHARDS, DaemonProcess, Stack
+
+pytestmark = pytest.mark.alone
 
 FLOODED = "db.flooded"
 QUIET = next(

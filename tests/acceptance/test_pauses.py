@@ -11,6 +11,8 @@ from tests.acceptance.checks import check_exactly_once, journal
 from tests.acceptance.load import Load
 from tests.acceptance.stack import Stack
 
+pytestmark = pytest.mark.alone
+
 TABLE, OTHER = "db.events", "db.other"
 STANDS_S = 3.0
 """How long the paused table is watched: longer than a takeover takes."""

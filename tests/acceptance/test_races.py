@@ -29,6 +29,8 @@ from tests.spark_session import FETCH_SECONDS, runtime_jar
 SAMPLE, LONG = 8, 100
 """Commits of each writer, at least."""
 
+pytestmark = pytest.mark.alone
+
 COMMIT_S: Final = 30.0
 """For one commit of each writer, on a machine that does much else."""
 

@@ -28,7 +28,7 @@ from tests.deploy.game_day import DELIVERIES_MAX, TABLES, GameDay, game_day
 from tests.deploy.servers import Quorum, user_of, wait_until
 from tests.deploy.writers import ROWS, SCHEMA, wait_for_commits, written
 
-pytestmark = pytest.mark.acceptance
+pytestmark = [pytest.mark.acceptance, pytest.mark.alone]
 
 
 @pytest.fixture(scope="module")
