@@ -7,7 +7,6 @@ event loop's clock; entry ids and idle times come from `now_ms`.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, TypeVar
 
@@ -39,128 +38,22 @@ from firn.storage.intent_streams import (
     entry_of,
     id_order,
 )
+from firn.storage.memory_redis import Claim, Group, RedisContent, Stream, text_of
 from firn.storage.redis_vitals import RedisVitals
 
 _Result = TypeVar("_Result")
 
 Drop = Literal["before", "after"]
-Id = tuple[int, int]
 
 _POLL_S = 0.001  # how long a waiting reader sleeps when nobody wakes it
 
 
-def _wall_clock_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
-class _Pending(msgspec.Struct):
-    consumer: str
-    since_ms: int
-    deliveries: int
-
-
-class _Group(msgspec.Struct):
-    last: Id = (0, 0)
-    pending: dict[Id, _Pending] = {}
-
-
-class _Stream(msgspec.Struct):
-    entries: dict[Id, dict[bytes, bytes]] = {}
-    last: Id = (0, 0)
-    added: int = 0
-    group: _Group | None = None
-
-
-class MemoryRedis:
-    """The server: streams and keys, and the ways to lose them."""
-
-    def __init__(self, *, now_ms: Callable[[], int] = _wall_clock_ms) -> None:
-        self.now_ms = now_ms
-        self.streams: dict[str, _Stream] = {}
-        self.keys: dict[str, tuple[bytes, int | None]] = {}  # value, and when it expires
-        self.hashes: dict[str, tuple[dict[bytes, bytes], int]] = {}  # fields, and when they expire
-        self.down = False
-        self._epochs = 0
+class MemoryRedis(RedisContent):
+    """The server. Every daemon and writer has a client of its own."""
 
     def connect(self, *, names: StreamNames | None = None, payload_bytes_max: int = PAYLOAD_BYTES_MAX) -> MemoryStreams:
         """A client."""
         return MemoryStreams(self, names=names or StreamNames(), payload_bytes_max=payload_bytes_max)
-
-    # Faults ----------------------------------------------------------------------------------------------------------
-
-    def flush_all(self) -> None:
-        """Lose everything, as FLUSHALL or a disk does."""
-        self.streams.clear()
-        self.keys.clear()
-        self.hashes.clear()
-
-    def lose_tail(self, stream: str, count: int) -> None:
-        """Lose the last `count` entries of a stream and set its last id back, as a torn append-only file does."""
-        found = self.streams[stream]
-        for entry_id in sorted(found.entries)[-count:]:
-            del found.entries[entry_id]
-            if found.group is not None:
-                found.group.pending.pop(entry_id, None)
-        found.last = max(found.entries, default=(0, 0))
-        if found.group is not None:
-            found.group.last = min(found.group.last, found.last)
-
-    def lose_groups(self) -> None:
-        """Lose every consumer group and keep the entries."""
-        for stream in self.streams.values():
-            stream.group = None
-
-    def delete_entry(self, stream: str, entry_id: str) -> None:
-        """Delete an entry, pending or not, as XDEL and MAXLEN do."""
-        self.streams[stream].entries.pop(id_order(entry_id), None)
-
-    # Commands --------------------------------------------------------------------------------------------------------
-
-    def add(self, stream: str, fields: dict[bytes, bytes], *, length_max: int | None = None) -> str:
-        """XADD."""
-        found = self.streams.setdefault(stream, _Stream())
-        entry_id = max((self.now_ms(), 0), (found.last[0], found.last[1] + 1))
-        found.entries[entry_id] = fields
-        found.last = entry_id
-        found.added += 1
-        if length_max is not None:
-            for old in sorted(found.entries)[:-length_max]:
-                del found.entries[old]
-        return _text(entry_id)
-
-    def after(self, stream: str, after: str, *, count: int, field: str) -> list[Message]:
-        """XREAD of streams with one field."""
-        found = self.streams.get(stream)
-        if found is None:
-            return []
-        start = id_order(after)
-        ids = sorted(entry_id for entry_id in found.entries if entry_id > start)[:count]
-        return [Message(_text(entry_id), found.entries[entry_id].get(field.encode(), b"")) for entry_id in ids]
-
-    def get(self, key: str) -> bytes | None:
-        """GET."""
-        value, expires_ms = self.keys.get(key, (None, None))
-        if expires_ms is not None and expires_ms <= self.now_ms():
-            del self.keys[key]
-            return None
-        return value
-
-    def put(self, key: str, value: bytes | None) -> None:
-        """SET without expiry; DEL for None."""
-        if value is None:
-            self.keys.pop(key, None)
-        else:
-            self.keys[key] = (value, None)
-
-    def hash(self, key: str) -> dict[bytes, bytes]:
-        """HGETALL."""
-        fields, expires_ms = self.hashes.get(key, ({}, 0))
-        return dict(fields) if expires_ms > self.now_ms() else {}
-
-    def new_epoch(self) -> bytes:
-        """A value that no earlier epoch had."""
-        self._epochs += 1
-        return f"epoch-{self._epochs}".encode()
 
 
 class MemoryStreams:
@@ -218,7 +111,7 @@ class MemoryStreams:
         _, group = self._group(shard)
         now_ms = self._server.now_ms()
         found = [
-            Delivered(_text(entry_id), pending.deliveries)
+            Delivered(text_of(entry_id), pending.deliveries)
             for entry_id, pending in sorted(group.pending.items())
             if entry_id >= id_order(start) and now_ms - pending.since_ms >= min_idle_ms
         ]
@@ -331,13 +224,13 @@ class MemoryStreams:
 
     async def standing(self, shard: int, *, after: str = FIRST_ID, count: int = 100) -> list[Standing]:
         await self._turn()
-        stream = self._server.streams.get(self._names.intents(shard), _Stream())
-        group = stream.group or _Group()
+        stream = self._server.streams.get(self._names.intents(shard), Stream())
+        group = stream.group or Group()
         found: list[Standing] = []
         for entry_id in sorted(known for known in stream.entries if known > id_order(after))[:count]:
             pending = group.pending.get(entry_id)
             payload = stream.entries[entry_id].get(INTENT_FIELD.encode())
-            one = Standing(entry_id=_text(entry_id), payload=payload, state="settled")
+            one = Standing(entry_id=text_of(entry_id), payload=payload, state="settled")
             if entry_id > group.last:
                 one = msgspec.structs.replace(one, state="waiting")
             elif pending is not None:
@@ -448,10 +341,10 @@ class MemoryStreams:
                 return found
             await asyncio.sleep(_POLL_S)
 
-    def _group(self, shard: int) -> tuple[_Stream, _Group]:
-        stream = self._server.streams.setdefault(self._names.intents(shard), _Stream())
+    def _group(self, shard: int) -> tuple[Stream, Group]:
+        stream = self._server.streams.setdefault(self._names.intents(shard), Stream())
         if stream.group is None:
-            stream.group = _Group()
+            stream.group = Group()
             self._groups_created += 1
         return stream, stream.group
 
@@ -463,9 +356,9 @@ class MemoryStreams:
         group = known.group
         ids = sorted(entry_id for entry_id in known.entries if entry_id > group.last)[:count]
         for entry_id in ids:
-            group.pending[entry_id] = _Pending(consumer=consumer, since_ms=self._server.now_ms(), deliveries=1)
+            group.pending[entry_id] = Claim(consumer=consumer, since_ms=self._server.now_ms(), deliveries=1)
             group.last = entry_id
-        return [entry_of(shard, _text(entry_id), known.entries[entry_id], deliveries=1) for entry_id in ids]
+        return [entry_of(shard, text_of(entry_id), known.entries[entry_id], deliveries=1) for entry_id in ids]
 
     def _settle(self, told: Settlement) -> None:
         if told.intent_id is not None:
@@ -487,7 +380,3 @@ class MemoryStreams:
         stream = self._server.streams.get(self._names.intents(shard))
         if stream is not None and stream.group is not None:
             stream.group.pending.pop(id_order(entry_id), None)
-
-
-def _text(entry_id: Id) -> str:
-    return f"{entry_id[0]}-{entry_id[1]}"
