@@ -1,4 +1,4 @@
-"""Manifests: what firn writes it and PyIceberg read alike, entries inherit what they must, and damage is named.
+"""Manifests: entries survive writing and reading, and inherit what they must.
 
 Whatever is decoded here is also walked over for the locations of its live files, which must be the same.
 """
@@ -9,36 +9,22 @@ import re
 import uuid
 from decimal import Decimal
 
-import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pyiceberg import manifest as peer
-from pyiceberg import schema as peer_schema
-from pyiceberg import types as peer_types
-from pyiceberg.io.pyarrow import PyArrowFileIO
-from pyiceberg.partitioning import PartitionField as PeerField
-from pyiceberg.partitioning import PartitionSpec as PeerSpec
-from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform
-from pyiceberg.typedef import Record
 
 from firn.model.errors import CorruptFile, InvalidInput, Unsupported
 from firn.model.manifest import UNASSIGNED_SEQUENCE_NUMBER, Status
 from firn.model.manifest_summary import ManifestCounts
 from firn.model.partitioning import PartitionField, PartitionSpec
 from firn.model.schema import Schema
-from firn.model.types import DOUBLE, LONG, TIMESTAMP_NS, TIMESTAMPTZ_NS, UUID, DecimalType, NestedField, StructType
-from firn.storage.avro import SEAL_KEY, compress, encode_block, open_avro, write_avro
-from firn.storage.avro_schema import compile_schema
-from firn.storage.manifest_paths import live_paths
+from firn.model.types import DOUBLE, NestedField, StructType
+from firn.storage.avro import SEAL_KEY, open_avro
 from firn.storage.manifest_schema import avro_name, decimal_width, manifest_schema
 from firn.storage.manifests import (
     BLOCK_ENTRIES,
-    decode_manifest,
-    encode_manifest,
     encode_manifests,
     manifest_file,
-    manifest_file_of_v1,
 )
 from tests.strategies.manifests import (
     DAY_SCHEMA,
@@ -46,64 +32,18 @@ from tests.strategies.manifests import (
     EXAMPLE_PARTITION,
     SCHEMA,
     SPEC,
-    TYPES,
     added,
-    data_file,
     deleted,
     entries,
     existing,
 )
-from tests.strategies.older_avro import unsealed
-
-replace = msgspec.structs.replace
-COMMIT = 9
-
-
-def encode(rows, *, version=2, content="data", spec=DAY_SPEC, schema=DAY_SCHEMA, snapshot_id=5, **options):
-    return encode_manifest(
-        rows,
-        schema=schema,
-        spec=spec,
-        content=content,
-        format_version=version,
-        snapshot_id=snapshot_id,
-        **options,
-    )
-
-
-def committed(encoded, path="file:///t/m.avro", *, sequence_number=COMMIT, first_row_id=None):
-    """The manifest's row once its snapshot has numbers."""
-    row = manifest_file(encoded, path)
-    least = row.min_sequence_number
-    return replace(
-        row,
-        sequence_number=sequence_number,
-        min_sequence_number=sequence_number if least == UNASSIGNED_SEQUENCE_NUMBER else least,
-        first_row_id=first_row_id,
-    )
-
-
-def decode(encoded, row=None, *, spec=DAY_SPEC, schema=DAY_SCHEMA, **options):
-    row = committed(encoded) if row is None else row
-    return decoded_and_walked(encoded.data, manifest=row, specs={spec.spec_id: spec}, schemas=[schema], **options)
-
-
-def decoded_and_walked(data, *, manifest, **options):
-    """The entries; of a data manifest their live locations must be found without decoding, too."""
-    entries = decode_manifest(data, manifest=manifest, **options)
-    if manifest.content == "data":
-        assert live_paths(data, manifest=manifest) == [e.data_file.file_path for e in entries if e.is_live]
-    return entries
-
-
-def refused_by_both(data, why, *, manifest, **options):
-    """Neither decoding nor walking takes the bytes; what decoding says of them."""
-    with pytest.raises(CorruptFile):
-        live_paths(data, manifest=manifest)
-    with pytest.raises(CorruptFile, match=why) as caught:
-        decode_manifest(data, manifest=manifest, **options)
-    return caught.value
-
+from tests.unit.storage.manifest_writing import (
+    COMMIT,
+    committed,
+    decode,
+    encode,
+    replace,
+)
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Round trips
@@ -379,368 +319,3 @@ def test_an_existing_file_whose_age_is_lost_is_refused():
     encoded = encode([existing("a")], version=1)
     with pytest.raises(CorruptFile, match="existing file without a data sequence number"):
         decode(encoded, committed(encoded, sequence_number=COMMIT))
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Reading what others wrote
-
-
-def rewritten(encoded, change_schema, *, metadata=None):
-    """The manifest under another schema text of the same layout."""
-    file = open_avro(encoded.data, location="m")
-    root = json.loads(file.metadata["avro.schema"])
-    change_schema(root)
-    header = {k: v.decode() for k, v in file.metadata.items() if not k.startswith("avro.")}
-    header = {**header, **(metadata or {})}
-    blocks = [(block.count, encoded.data[block.start : block.end]) for block in file.blocks]
-    data = write_avro(json.dumps(root).encode(), blocks, metadata=header, codec=file.codec)
-    return replace(encoded, data=data)
-
-
-def rename_everything(node):
-    if isinstance(node, dict):
-        if "field-id" in node:
-            node["name"] = f"n{node['field-id']}"
-        for child in node.values():
-            rename_everything(child)
-    elif isinstance(node, list):
-        for child in node:
-            rename_everything(child)
-
-
-def test_fields_are_found_by_id_whatever_other_writers_call_them():
-    rows = [added("a", lower_bounds={1: b"x"}, split_offsets=(4,))]
-    encoded = encode(rows)
-    foreign = rewritten(encoded, rename_everything)
-    assert foreign.data != encoded.data
-    assert decode(foreign) == decode(encoded)
-
-
-def test_unknown_fields_are_passed_over():
-    root = json.loads(manifest_schema(StructType(()), 1))
-    data_file_type = root["fields"][-1]["type"]
-    extra = {"type": "array", "element-id": 112, "items": "int"}
-    data_file_type["fields"].append({"name": "sort_columns", "type": ["null", extra], "field-id": 107})
-    counts = next(f["type"][1] for f in data_file_type["fields"] if f["field-id"] == 109)
-    distinct = json.loads(json.dumps(counts).replace("k119_v120", "k123_v124"))
-    data_file_type["fields"].append({"name": "distinct_counts", "type": distinct, "field-id": 111})
-    text = json.dumps(root).encode()
-    row = {
-        "f0": 1, "f1": 5,
-        "f2": {"f100": "a", "f101": "ORC", "f102": {}, "f103": 1, "f104": 2, "f105": 3, "f107": [1],
-               "f111": [{"key": 1, "value": 2}]},
-    }  # fmt: skip
-    content = encode_block(compile_schema(text), [row])
-    data = write_avro(text, [(1, compress(content, codec="null"))], metadata={}, codec="null")
-    spec = PartitionSpec(spec_id=0)
-    (entry,) = decoded_and_walked(
-        data,
-        manifest=manifest_file_of_v1(data, path="file:///m", snapshot_id=5),
-        specs={0: spec},
-        schemas=[DAY_SCHEMA],
-    )
-    assert entry.data_file == data_file("a", file_format="orc", partition=(), record_count=1, file_size_in_bytes=2)
-
-
-def test_a_manifest_that_a_v1_snapshot_names_itself_is_read_without_a_list():
-    encoded = encode([added("a"), existing("b")], version=1)
-    row = manifest_file_of_v1(encoded.data, path="file:///m", snapshot_id=3)
-    assert (row.partition_spec_id, row.added_snapshot_id, row.added_files_count) == (0, 3, None)
-    assert [e.data_file.file_path for e in decode(encoded, row)] == ["a", "b"]
-
-
-def test_partition_values_of_columns_that_are_gone_are_read_as_they_were_written():
-    encoded = encode([added(spec_id=7, partition=EXAMPLE_PARTITION)], spec=SPEC, schema=SCHEMA)
-    none_left = Schema(schema_id=4, struct=StructType(()))
-    (entry,) = decode(encoded, spec=SPEC, schema=none_left)
-    assert entry.data_file.partition == EXAMPLE_PARTITION
-
-
-def test_a_partition_field_that_was_not_written_is_null():
-    longer = replace(
-        DAY_SPEC,
-        fields=(*DAY_SPEC.fields, PartitionField(source_ids=(2,), field_id=1002, name="late", transform="void")),
-    )
-    encoded = encode([added()])
-    assert decode(encoded, spec=longer)[0].data_file.partition == (19000, 3, None)
-
-
-def test_a_partition_value_of_another_type_than_the_tables_is_refused():
-    text_schema = Schema(
-        schema_id=0, struct=StructType((NestedField(field_id=1, name="x", type=LONG, required=False),))
-    )
-    field = PartitionField(source_ids=(1,), field_id=1011, name="p", transform="identity")
-    encoded = encode([added(spec_id=7, partition=EXAMPLE_PARTITION)], spec=SPEC, schema=SCHEMA)
-    with pytest.raises(CorruptFile, match="a string for a field of type long"):
-        decode(encoded, spec=PartitionSpec(spec_id=7, fields=(field,)), schema=text_schema)
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Damage
-
-
-def test_a_manifest_of_another_length_is_refused():
-    encoded = encode([added()])
-    refused_by_both(
-        encoded.data + b"\0", "bytes where the manifest list says",
-        manifest=committed(encoded), specs={0: DAY_SPEC}, schemas=[DAY_SCHEMA],
-    )  # fmt: skip
-
-
-def test_a_manifest_cut_between_blocks_is_refused_even_at_its_length():
-    encoded = encode([added(str(i)) for i in range(BLOCK_ENTRIES * 2)])
-    whole = unsealed(encoded.data)
-    cut = replace(encoded, data=whole[: open_avro(whole, location="m").blocks[0].end + 16])
-    row = replace(committed(encoded), manifest_length=len(cut.data))
-    refused_by_both(
-        cut.data, "100 entries where the manifest list says 200",
-        manifest=row, specs={0: DAY_SPEC}, schemas=[DAY_SCHEMA],
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("changes", "why"),
-    [
-        ({"added_files_count": 1, "existing_files_count": 1}, "2 added files where the manifest list says 1"),
-        ({"added_rows_count": 19}, "20 added rows where the manifest list says 19"),
-        ({"deleted_rows_count": 1}, "0 deleted rows where the manifest list says 1"),
-        ({"added_files_count": 3}, "2 entries where the manifest list says 3"),
-        ({"content": "deletes"}, "content 'data' where the manifest list says deletes"),
-        ({"partition_spec_id": 1}, "partition spec 0 where the manifest list says 1"),
-        ({"partition_spec_id": 2}, "partition spec 2 is not in the table's metadata"),
-    ],
-)
-def test_what_the_manifest_list_says_must_be_true(changes, why):
-    encoded = encode([added("a"), added("b")])
-    row = replace(committed(encoded), **changes)
-    specs = {0: DAY_SPEC, 1: replace(DAY_SPEC, spec_id=1)}
-    error = refused_by_both(encoded.data, why, manifest=row, specs=specs, schemas=[DAY_SCHEMA])
-    assert error.location == row.manifest_path
-
-
-def test_a_delete_file_among_data_files_is_refused():
-    encoded = encode([added(content="position-deletes")], content="deletes")
-    lying = rewritten(encoded, lambda root: None, metadata={"content": "data"})
-    row = replace(committed(encoded), content="data", manifest_length=len(lying.data))
-    refused_by_both(
-        lying.data, "position-deletes file in a manifest of data",
-        manifest=row, specs={0: DAY_SPEC}, schemas=[DAY_SCHEMA],
-    )  # fmt: skip
-
-
-def test_a_manifest_of_a_later_format_is_unsupported_not_corrupt():
-    encoded = rewritten(encode([added()]), lambda root: None, metadata={"format-version": "4"})
-    with pytest.raises(Unsupported, match="format version 4"):
-        decode(encoded)
-
-
-def change_type(field_id, type_):
-    def change(root):
-        for field in [*root["fields"], *root["fields"][-1]["type"]["fields"]]:
-            if field.get("field-id") == field_id:
-                field["type"] = type_
-
-    return change
-
-
-@pytest.mark.parametrize(
-    ("change", "why"),
-    [
-        (change_type(100, "bytes"), "data_file.100"),
-        (change_type(0, "boolean"), "manifest_entry.0"),
-        (change_type(108, ["null", "bytes"]), "instead of a map"),
-        (change_type(132, ["null", "string"]), "list of integers"),
-        (change_type(102, "string"), "data_file.102"),
-        (lambda root: root["fields"][-1].update({"field-id": 99}), "no data_file"),
-        (lambda root: root["fields"][-1]["type"]["fields"][1].update({"field-id": 99}), "data_file.100: missing"),
-    ],
-)
-def test_a_schema_that_is_no_manifests_is_refused(change, why):
-    encoded = rewritten(encode([added()]), change)
-    refused_by_both(
-        encoded.data, re.escape(why), manifest=committed(encoded), specs={0: DAY_SPEC}, schemas=[DAY_SCHEMA]
-    )
-
-
-@pytest.mark.parametrize(
-    "row",
-    [
-        {"f0": 3}, {"f0": -1}, {"f2.f134": 3}, {"f2.f134": -1}, {"f2.f101": "csv"}, {"f2.f100": ""}, {"f2.f103": -1},
-        {"f2.f104": -5},
-    ],
-)  # fmt: skip
-def test_values_that_no_entry_has_are_refused(row):
-    text = manifest_schema(StructType(()), 2)
-    file = {"f134": 0, "f100": "a", "f101": "PARQUET", "f102": {}, "f103": 1, "f104": 2}
-    record = {"f0": 1, "f2": file}
-    for name, value in row.items():
-        *outer, last = name.split(".")
-        (file if outer else record)[last] = value
-    content = encode_block(compile_schema(text), [record])
-    data = write_avro(text, [(1, content)], metadata={}, codec="null")
-    refused_by_both(
-        data, None, manifest=manifest_file_of_v1(data, path="file:///m", snapshot_id=5),
-        specs={0: PartitionSpec(spec_id=0)}, schemas=[DAY_SCHEMA],
-    )  # fmt: skip
-
-
-def test_flipped_bytes_are_named_as_corruption_or_leave_the_counts_true():
-    sealed = encode([added(f"s3://b/t/{i}.parquet", value_counts={1: i, 2: 3}) for i in range(30)])
-    encoded = replace(sealed, data=unsealed(sealed.data))
-    row = committed(encoded)
-    refused = 0
-    for at in range(0, len(encoded.data), 3):
-        broken = bytearray(encoded.data)
-        broken[at] ^= 1 << (at % 8)
-        try:
-            decoded = decode(replace(encoded, data=bytes(broken)), row)
-        except (CorruptFile, Unsupported):
-            refused += 1
-        else:
-            assert len(decoded) == 30
-            assert sum(entry.data_file.record_count for entry in decoded) == 300
-    assert refused > 0
-
-
-@pytest.mark.parametrize("step", range(4))
-def test_flipped_bits_of_uncompressed_entries_never_move_a_location(step):
-    paths = [f"s3://b/t/{i}.parquet" for i in range(8)]
-    metrics = {"value_counts": {1: 300, 2: 3}, "lower_bounds": {1: b"12345678", 2: b"x"}, "split_offsets": (4,)}
-    sealed = encode([added(path, **metrics) for path in paths], codec="null")
-    encoded = replace(sealed, data=unsealed(sealed.data))
-    row = committed(encoded)
-    (block,) = open_avro(encoded.data, location="m").blocks
-    for at in range(block.start + step, block.end, 4):
-        for bit in range(8):
-            broken = bytearray(encoded.data)
-            broken[at] ^= 1 << bit
-            try:
-                found = live_paths(bytes(broken), manifest=row)
-            except CorruptFile:
-                continue
-            # Avro has no checksum: what can be changed unseen is a letter, and only where the letter stands.
-            assert sum(map(str.__ne__, found, paths)) <= 1
-            assert [len(path.encode()) for path in found] == list(map(len, paths))
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# PyIceberg
-
-
-@pytest.mark.parametrize("version", [1, 2, 3])
-def test_pyiceberg_reads_what_firn_writes(version, tmp_path):
-    partitions = [EXAMPLE_PARTITION, (None,) * len(EXAMPLE_PARTITION)]
-    # PyIceberg 0.12 refuses the logical type of nanosecond timestamps in any Avro file.
-    kept = [i for i, type_ in enumerate(TYPES) if type_ not in {TIMESTAMP_NS, TIMESTAMPTZ_NS}]
-    spec = replace(SPEC, fields=tuple(SPEC.fields[i] for i in kept))
-    partitions = [tuple(partition[i] for i in kept) for partition in partitions]
-    rows = [
-        added("s3://b/t/a", spec_id=7, partition=partitions[0], lower_bounds={1: b"\0"}, value_counts={1: 10, 2: 3}),
-        existing("s3://b/t/b", spec_id=7, partition=partitions[1], split_offsets=(4, 900), sort_order_id=1),
-        deleted("s3://b/t/c", snapshot_id=5, spec_id=7, partition=partitions[0], file_format="orc"),
-    ]
-    encoded = encode(rows, spec=spec, schema=SCHEMA, version=version)
-    path = tmp_path / "m.avro"
-    path.write_bytes(encoded.data)
-    number = 0 if version == 1 else COMMIT
-    foreign = peer.ManifestFile.from_args(
-        manifest_path=str(path), manifest_length=len(encoded.data), partition_spec_id=7,
-        content=peer.ManifestContent.DATA, sequence_number=number, min_sequence_number=0, added_snapshot_id=5,
-    )  # fmt: skip
-    found = foreign.fetch_manifest_entry(PyArrowFileIO(), discard_deleted=False)
-    ours = decode(encoded, committed(encoded, sequence_number=number), spec=spec, schema=SCHEMA)
-    assert [describe_peer(entry) for entry in found] == [describe(entry) for entry in ours]
-
-
-def describe(entry):
-    file = entry.data_file
-    return (
-        int(entry.status), entry.snapshot_id, entry.sequence_number, entry.file_sequence_number, file.file_path,
-        file.file_format, file.partition, file.record_count, file.file_size_in_bytes, file.value_counts or {},
-        file.lower_bounds or {}, file.split_offsets, file.sort_order_id, file.equality_ids,
-    )  # fmt: skip
-
-
-def describe_peer(entry):
-    file = entry.data_file
-    listed = [None if value is None else tuple(value) for value in (file.split_offsets, file.equality_ids)]
-    return (
-        int(entry.status), entry.snapshot_id, entry.sequence_number, entry.file_sequence_number, file.file_path,
-        str(file.file_format.value).lower(), tuple(file.partition), file.record_count, file.file_size_in_bytes,
-        dict(file.value_counts or {}), dict(file.lower_bounds or {}), listed[0], file.sort_order_id, listed[1],
-    )  # fmt: skip
-
-
-def test_pyiceberg_reads_delete_manifests_of_firn(tmp_path):
-    rows = [
-        added("s3://b/t/eq", content="equality-deletes", equality_ids=(1, 2)),
-        added("s3://b/t/dv", content="position-deletes", file_format="puffin", referenced_data_file="s3://b/t/a",
-              content_offset=4, content_size_in_bytes=40),
-    ]  # fmt: skip
-    encoded = encode(rows, content="deletes", version=3)
-    path = tmp_path / "m.avro"
-    path.write_bytes(encoded.data)
-    foreign = peer.ManifestFile.from_args(
-        manifest_path=str(path), manifest_length=len(encoded.data), partition_spec_id=0,
-        content=peer.ManifestContent.DELETES, sequence_number=COMMIT, min_sequence_number=COMMIT, added_snapshot_id=5,
-    )  # fmt: skip
-    found = foreign.fetch_manifest_entry(PyArrowFileIO())
-    assert [describe_peer(entry) for entry in found] == [describe(entry) for entry in decode(encoded)]
-    assert [entry.data_file.content.name for entry in found] == ["EQUALITY_DELETES", "POSITION_DELETES"]
-
-
-@pytest.mark.parametrize("codec", ["null", "deflate", "zstandard"])
-@pytest.mark.parametrize("version", [1, 2])
-def test_firn_reads_what_pyiceberg_writes(version, codec, tmp_path):
-    schema = peer_schema.Schema(
-        peer_types.NestedField(1, "ts", peer_types.TimestamptzType(), required=False),
-        peer_types.NestedField(2, "customer", peer_types.LongType(), required=False),
-        peer_types.NestedField(3, "d", peer_types.DecimalType(9, 2), required=False),
-        peer_types.NestedField(4, "u", peer_types.UUIDType(), required=False),
-        schema_id=0,
-    )
-    spec = PeerSpec(
-        PeerField(1, 1000, DayTransform(), "ts_day"),
-        PeerField(2, 1001, BucketTransform(16), "customer_bucket"),
-        PeerField(3, 1002, IdentityTransform(), "d"),
-        PeerField(4, 1003, IdentityTransform(), "u"),
-        spec_id=0,
-    )
-    tuples = [(19000, 3, Decimal("-1.25"), uuid.UUID(int=9)), (None, None, None, None)]
-    path = tmp_path / "m.avro"
-    output = PyArrowFileIO().new_output(str(path))
-    with peer.write_manifest(version, spec, schema, output, 5, codec) as writer:
-        for i, values in enumerate(tuples):
-            file = peer.DataFile.from_args(
-                content=peer.DataFileContent.DATA, file_path=f"s3://b/t/{i}",
-                file_format=peer.FileFormat.PARQUET, partition=Record(*values), record_count=10,
-                file_size_in_bytes=1000, column_sizes={1: 5}, value_counts={1: 10}, null_value_counts={1: 0},
-                nan_value_counts={}, lower_bounds={1: b"\1"}, upper_bounds={1: b"\2"}, key_metadata=None,
-                split_offsets=[4], equality_ids=None, sort_order_id=0,
-            )  # fmt: skip
-            status = peer.ManifestEntryStatus.ADDED
-            writer.add(peer.ManifestEntry.from_args(status=status, snapshot_id=5, data_file=file))
-    written = writer.to_manifest_file()
-    data = path.read_bytes()
-    extra = [
-        PartitionField(source_ids=(i,), field_id=999 + i, name=name, transform="identity")
-        for i, name in ((3, "d"), (4, "u"))
-    ]
-    ours = replace(DAY_SPEC, fields=(*DAY_SPEC.fields, *extra))
-    columns = [
-        NestedField(field_id=i, name=name, type=type_, required=False)
-        for i, name, type_ in ((3, "d", DecimalType(9, 2)), (4, "u", UUID))
-    ]
-    our_schema = Schema(schema_id=0, struct=StructType((*DAY_SCHEMA.struct.fields, *columns)))
-    rows = [added(f"s3://b/t/{i}", partition=values) for i, values in enumerate(tuples)]
-    expected = encode(rows, spec=ours, schema=our_schema, version=version)
-    number = 0 if version == 1 else COMMIT
-    row = replace(committed(expected, str(path), sequence_number=number), manifest_length=len(data))
-    decoded = decoded_and_walked(data, manifest=row, specs={0: ours}, schemas=[our_schema])
-    assert [entry.data_file.partition for entry in decoded] == tuples
-    assert decoded[0].data_file.column_sizes == {1: 5}
-    assert decoded[0].sequence_number == number
-    # Both summarise alike.
-    assert [(s.contains_null, s.contains_nan, s.lower_bound, s.upper_bound) for s in written.partitions or []] == [
-        (s.contains_null, s.contains_nan, s.lower_bound, s.upper_bound) for s in expected.partitions
-    ]

@@ -1,19 +1,17 @@
+"""from __future__ import annotations"""
+
 from __future__ import annotations
 
-import io
 import math
 from typing import Any
 
 import msgspec
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from firn.model.datafile import DataFile, FileFormat
 from firn.model.delete_index import partition_key
-from firn.model.errors import CorruptFile, InvalidInput, InvalidSchema, NotFound
 from firn.model.expressions.binding import bind
 from firn.model.expressions.predicates import (
     FALSE,
@@ -31,58 +29,21 @@ from firn.model.expressions.predicates import (
     starts_with,
 )
 from firn.model.expressions.row_filter import matches
-from firn.model.metadata_changes import with_ref
-from firn.model.name_mapping import NAME_MAPPING_PROPERTY
-from firn.model.partitioning import UNPARTITIONED, PartitionField, PartitionSpec, partition_of
-from firn.model.scan_plan import ScanPlan
-from firn.model.schema import Schema
-from firn.model.snapshot import Snapshot, SnapshotRef
+from firn.model.partitioning import UNPARTITIONED, partition_of
 from firn.model.transforms import parse_transform
-from firn.model.types import DOUBLE, INT, LONG, STRING, ListType, NestedField, StructType, Type
 from firn.storage.table_scan import plan_scan
 from tests.strategies import expressions as all_types
-from tests.strategies.small_tables import START_MS, SmallTable, flat
-
-
-def column(field_id: int, name: str, type: Type, *, required: bool = False, default: Any = None) -> NestedField:
-    return NestedField(field_id=field_id, name=name, type=type, required=required, initial_default=default)
-
-
-ID, REGION, SCORE = column(1, "id", LONG, required=True), column(2, "region", STRING), column(3, "score", DOUBLE)
-NESTED = column(4, "s", StructType((column(5, "x", INT), column(6, "y", STRING))))
-SCHEMA = Schema(schema_id=0, struct=StructType((ID, REGION, SCORE, NESTED)))
-
-
-def partition_field(source_id: int, transform: str, at: int = 0) -> PartitionField:
-    return PartitionField(source_ids=(source_id,), field_id=1000 + at, name=f"part{at}", transform=transform)
-
-
-def spec_of(*fields: tuple[int, str]) -> PartitionSpec:
-    return PartitionSpec(
-        spec_id=0, fields=tuple(partition_field(source, text, at) for at, (source, text) in enumerate(fields))
-    )
-
-
-BY_REGION = spec_of((2, "identity"))
-
-
-def row(id: int, region: str | None = "eu", score: float | None = 0.5, x: int | None = None) -> dict[int, Any]:
-    return {1: id, 2: region, 3: score, 4: None if x is None else {5: x, 6: f"y{x}"}}
-
-
-def plan(table: SmallTable, **scan: Any) -> ScanPlan:
-    return plan_scan(table.metadata, files=table.reader, **scan)
-
-
-def paths(table: SmallTable, **scan: Any) -> list[str]:
-    return [task.file.file_path for task in plan(table, **scan).tasks]
-
-
-def deletes(table: SmallTable, **scan: Any) -> dict[str, list[str]]:
-    """Paths of the deletes by that of their data file, for files that have any."""
-    tasks = plan(table, **scan).tasks
-    return {task.file.file_path: [delete.file_path for delete in task.deletes] for task in tasks if task.deletes}
-
+from tests.strategies.small_tables import SmallTable, flat
+from tests.unit.storage.scanned_tables import (
+    BY_REGION,
+    SCHEMA,
+    deletes,
+    partition_field,
+    paths,
+    plan,
+    row,
+    spec_of,
+)
 
 # ---------------------------------------------------------------------------------------------------------------------
 # No row is lost, none comes that should not
@@ -403,294 +364,3 @@ def test_each_spec_is_pruned_by_its_own_projection():
     found = plan(table, filter=eq("region", "eu") & eq("id", 10))
     assert [task.spec.spec_id for task in found.tasks] == [1]
     assert [task.spec.spec_id for task in plan(table, filter=eq("region", "us")).tasks] == [0]
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Deletes of every kind, end to end
-
-
-@pytest.mark.parametrize("format", ["parquet", "avro", "orc"])
-def test_position_deletes_reach_files_of_their_own_commit_and_no_younger_ones(format):
-    table = SmallTable(SCHEMA)
-    file = table.data([row(1), row(2)], file_format=format)
-    table.commit(file, table.positions({file.file_path: [0]}, like=file, file_format=format))
-    table.commit(removed=[file], operation="delete")
-    assert table.rows() == []
-    again = SmallTable(SCHEMA)
-    younger = again.data([row(1), row(2)])
-    again.commit(again.positions({younger.file_path: [0]}, like=younger), operation="delete")
-    again.commit(younger)
-    assert len(again.rows()) == 2
-
-
-@pytest.mark.parametrize("format", ["parquet", "avro", "orc"])
-def test_equality_deletes_reach_only_files_of_earlier_commits(format):
-    table = SmallTable(SCHEMA)
-    table.commit(table.data([row(1), row(2)]))
-    table.commit(table.data([row(1, "new")]), table.equality([{1: 1}], (1,), file_format=format), operation="overwrite")
-    assert [(one[1], one[2]) for one in table.rows(columns=["id", "region"])] == [(1, "new"), (2, "eu")]
-
-
-def test_rewritten_files_keep_their_age_so_that_deletes_reach_them_as_before():
-    table = SmallTable(SCHEMA)
-    old, gone = table.data([row(1), row(2)]), table.data([row(5)])
-    table.commit(old, gone)
-    table.commit(table.equality([{1: 1}], (1,)), operation="delete")
-    table.commit(table.data([row(1, "again")]))
-    # The manifest with `old` is rewritten by this commit, and `old` stays as old as it is.
-    table.commit(removed=[gone], operation="delete")
-    assert sorted((one[1], one[2]) for one in table.rows()) == [(1, "again"), (2, "eu")]
-
-
-def test_equality_deletes_of_one_partition_spare_the_others():
-    table = SmallTable(SCHEMA, BY_REGION)
-    europe, america = table.data_by_partition([row(1), row(2), row(1, "us")])
-    table.commit(europe, america)
-    table.commit(table.equality([{1: 1}], (1,), like=europe), operation="delete")
-    assert sorted((one[1], one[2]) for one in table.rows()) == [(1, "us"), (2, "eu")]
-    table.commit(table.equality([{1: 1}], (1,)), operation="delete")
-    assert [one[1] for one in table.rows()] == [2]
-
-
-@pytest.mark.parametrize(("one", "other", "deleted"), [(math.nan, math.nan, True), (0.0, -0.0, False)])
-def test_deletes_find_the_partition_of_a_float(one, other, deleted):
-    table = SmallTable(SCHEMA, spec_of((3, "identity")))
-    file, like = table.data([row(1, score=one)]), table.data([row(2, score=other)])
-    table.commit(file)
-    table.commit(table.equality([{1: 1}], (1,), like=like), operation="delete")
-    assert table.rows() == [] if deleted else len(table.rows()) == 1
-
-
-def test_a_vector_replaces_the_position_deletes_of_an_upgraded_table():
-    table = SmallTable(SCHEMA, version=2)
-    file, other = table.data([row(1), row(2), row(3)]), table.data([row(4), row(5)])
-    table.commit(file, other)
-    table.commit(table.positions({file.file_path: [0], other.file_path: [0]}, like=file), operation="delete")
-    table.metadata = msgspec.structs.replace(table.metadata, format_version=3, next_row_id=0)
-    vector = table.vector(file, [0, 1])
-    table.commit(vector, operation="delete")
-    assert deletes(table)[file.file_path] == [vector.file_path]
-    assert sorted(one[1] for one in table.rows()) == [3, 5]
-
-
-def test_two_vectors_of_one_file_are_refused_naming_both():
-    table = SmallTable(SCHEMA, version=3)
-    file = table.data([row(1), row(2)])
-    table.commit(file)
-    vectors = [table.vector(file, [at]) for at in range(2)]
-    table.commit(*vectors, operation="delete")
-    with pytest.raises(CorruptFile) as error:
-        plan(table)
-    assert all(name in str(error.value) for name in [file.file_path, *(one.file_path for one in vectors)])
-
-
-def test_a_column_dropped_since_still_deletes():
-    table = SmallTable(SCHEMA)
-    table.commit(table.data([row(1), row(2, "us", x=7), row(3, "us", x=8)]))
-    table.commit(table.equality([{2: "eu"}], (2,)), table.equality([{4: {5: 8}}], (5,)), operation="delete")
-    table.with_schema(ID, column(4, "s", StructType((column(6, "y", STRING),))))
-    assert table.rows() == [{1: 2, 4: {6: "y7"}}]
-
-
-def test_a_required_column_dropped_since_is_null_in_files_without_it():
-    key = column(7, "key", LONG, required=True)
-    before = Schema(schema_id=0, struct=StructType((ID, key)))
-    table = SmallTable(before)
-    table.commit(table.data([{1: 1, 7: 10}, {1: 2, 7: 20}]))
-    late = table.equality([{7: 10}], (7,))
-    table.with_schema(ID)
-    table.commit(table.data([{1: 3}]))
-    table.commit(late, operation="delete")
-    assert sorted(one[1] for one in table.rows()) == [2, 3]
-
-
-def test_a_column_added_since_deletes_rows_by_its_default():
-    table = SmallTable(SCHEMA, version=3)
-    table.commit(table.data([row(1), row(2)]))
-    plain, preset = column(7, "plain", LONG), column(8, "preset", LONG, default=5)
-    table.with_schema(ID, plain, preset)
-    table.commit(table.data([{1: 3, 7: 1, 8: 1}]))
-    assert [one[1] for one in table.rows(filter=eq("preset", 5))] == [1, 2]
-    table.commit(table.equality([{8: 5}], (8,)), operation="delete")
-    assert [one[1] for one in table.rows()] == [3]
-    table.commit(table.data([row(4)], schema=SCHEMA), operation="append")
-    table.commit(table.equality([{7: None}], (7,)), operation="delete")
-    assert [one[1] for one in table.rows()] == [3]
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Columns
-
-
-def test_rows_come_in_the_columns_asked_for_whatever_the_filter_needs():
-    table = SmallTable(SCHEMA)
-    table.commit(table.data([row(1, x=1), row(2, x=2), row(3)]))
-    assert table.rows(columns=["id"], filter=gt("s.x", 1)) == [{1: 2}]
-    assert table.rows(columns=["s.y"], filter=gt("s.x", 1)) == [{4: {6: "y2"}}]
-    assert table.rows(columns=["s.y"], filter=is_null("s")) == [{4: None}]
-    assert table.rows(columns=["s"], filter=eq("region", "eu") & gt("s.x", 1)) == [{4: {5: 2, 6: "y2"}}]
-    assert table.rows(columns=[], filter=eq("id", 1)) == [{}]
-    assert table.rows(columns=["*"], filter=eq("id", 1)) == table.rows(filter=eq("id", 1))
-
-
-def test_lists_are_cut_to_the_fields_asked_for():
-    inner = StructType((column(11, "a", INT), column(12, "b", INT)))
-    items = column(9, "items", ListType(element_id=10, element=inner, element_required=False))
-    outer = column(8, "outer", StructType((items, column(13, "c", INT))))
-    table = SmallTable(Schema(schema_id=0, struct=StructType((ID, outer))))
-    table.commit(table.data([{1: 1, 8: {9: ({11: 1, 12: 2}, None), 13: 3}}, {1: 2, 8: None}]))
-    wanted = ["outer.items.element.a"]
-    assert table.rows(columns=wanted) == [{8: {9: ({11: 1}, None)}}, {8: None}]
-    assert table.rows(columns=wanted, filter=Not(is_null("outer"))) == [{8: {9: ({11: 1}, None)}}]
-
-
-@pytest.mark.parametrize("version", [2, 3])
-def test_metadata_columns_tell_where_rows_are_and_what_they_descend_from(version):
-    table = SmallTable(SCHEMA, version=version)
-    first, second = table.data([row(1), row(2)]), table.data([row(3)])
-    table.commit(first)
-    table.commit(second)
-    names = ["id", "_file", "_pos", "_spec_id", "_row_id", "_last_updated_sequence_number"]
-    found = plan(table, columns=names, filter=gt("id", 1))
-    ids = {found.projection.column_name(i): i for i in found.projection.fields_by_id}
-    rows = {one[1]: {name: one[i] for name, i in ids.items()} for one in table.rows(columns=names, filter=gt("id", 1))}
-    lineage = [(0, 1, 1), (2, 0, 2)]
-    for id, file, (start, position, number) in zip((2, 3), (first, second), lineage, strict=True):
-        assert rows[id] == {
-            "id": id,
-            "_file": file.file_path,
-            "_pos": position,
-            "_spec_id": 0,
-            "_row_id": start + position if version > 2 else None,
-            "_last_updated_sequence_number": number if version > 2 else None,
-        }
-
-
-def test_a_column_called_like_a_metadata_column_is_the_tables():
-    table = SmallTable(Schema(schema_id=0, struct=StructType((ID, column(2, "_pos", STRING)))))
-    table.commit(table.data([{1: 1, 2: "mine"}]))
-    assert table.rows(columns=["_pos"]) == [{2: "mine"}]
-
-
-def test_names_may_differ_in_case_when_asked():
-    table = SmallTable(SCHEMA)
-    table.commit(table.data([row(1), row(2)]))
-    assert table.rows(columns=["ID"], filter=eq("Id", 1), case_sensitive=False) == [{1: 1}]
-    with pytest.raises(InvalidInput, match="Id"):
-        plan(table, filter=eq("Id", 1))
-    with pytest.raises(InvalidSchema, match="ID"):
-        plan(table, columns=["ID"])
-
-
-def test_files_without_ids_are_read_through_the_name_mapping():
-    table = SmallTable(SCHEMA)
-    sink = io.BytesIO()
-    pq.write_table(pa.table({"number": [1, 2], "where": ["eu", "us"], "id": [8, 9]}), sink)
-    foreign = DataFile(
-        file_path="memory://wh/t/data/foreign.parquet",
-        file_format="parquet",
-        spec_id=0,
-        record_count=2,
-        file_size_in_bytes=sink.tell(),
-    )
-    table.files.create(foreign.file_path, sink.getvalue())
-    table.commit(foreign, table.data([row(3)]))
-    mapping = '[{"names": ["number"], "field-id": 1}, {"names": ["where"], "field-id": 2}]'
-    table.metadata = msgspec.structs.replace(table.metadata, properties={NAME_MAPPING_PROPERTY: mapping})
-    assert [(one[1], one[2]) for one in table.rows(filter=lt("id", 4))] == [(1, "eu"), (2, "us"), (3, "eu")]
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Which snapshot, and which schema
-
-
-@pytest.fixture
-def evolved() -> SmallTable:
-    """Two snapshots on main, with a column renamed between them and another added after both."""
-    table = SmallTable(SCHEMA)
-    table.commit(table.data([row(1)]))
-    renamed = column(2, "area", STRING)
-    table.with_schema(ID, renamed, SCORE, NESTED)
-    table.commit(table.data([row(2)]))
-    table.with_schema(ID, renamed, column(7, "extra", LONG))
-    return table
-
-
-def names(found: ScanPlan) -> list[str]:
-    return [field.name for field in found.schema.fields]
-
-
-def test_main_is_read_with_the_current_schema(evolved):
-    for scan in ({}, {"ref": "main"}):
-        found = plan(evolved, **scan)
-        assert (found.snapshot_id, names(found)) == (2, ["id", "area", "extra"])
-    assert sorted(map(repr, evolved.rows())) == ["{1: 1, 2: 'eu', 7: None}", "{1: 2, 2: 'eu', 7: None}"]
-
-
-@pytest.mark.parametrize("scan", [{"snapshot_id": 1}, {"as_of_ms": START_MS + 1999}, {"ref": "first"}])
-def test_a_snapshot_a_time_and_a_tag_are_read_with_the_schema_of_their_time(evolved, scan):
-    evolved.metadata = with_ref(evolved.metadata, "first", SnapshotRef(snapshot_id=1, type="tag"))
-    found = plan(evolved, filter=eq("region", "eu"), **scan)
-    assert (found.snapshot_id, names(found)) == (1, ["id", "region", "score", "s"])
-    assert [one[1] for one in evolved.rows(filter=eq("region", "eu"), **scan)] == [1]
-
-
-def test_a_branch_is_read_with_the_current_schema(evolved):
-    evolved.metadata = with_ref(evolved.metadata, "audit", SnapshotRef(snapshot_id=1, type="branch"))
-    found = plan(evolved, ref="audit")
-    assert (found.snapshot_id, names(found)) == (1, ["id", "area", "extra"])
-    assert evolved.rows(ref="audit") == [{1: 1, 2: "eu", 7: None}]
-
-
-def test_an_empty_table_has_nothing_to_read():
-    found = plan(SmallTable(SCHEMA), filter=eq("id", 1), columns=["id"])
-    assert (found.snapshot_id, found.tasks, found.rows_max) == (None, (), 0)
-
-
-@pytest.mark.parametrize("scan", [{"snapshot_id": 9}, {"ref": "nowhere"}, {"as_of_ms": START_MS}])
-def test_what_is_not_there_cannot_be_read(evolved, scan):
-    with pytest.raises(NotFound):
-        plan(evolved, **scan)
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# v1 tables that name their manifests
-
-
-def embedded(table: SmallTable, **changes: Any) -> Snapshot:
-    """The head of a v1 table as an old writer would have left it: with the manifests themselves, without a list."""
-    head = table.metadata.current_snapshot
-    assert head is not None
-    paths = tuple(one.manifest_path for one in table.reader.manifests(table.metadata, head))
-    given = {"manifest_list": None, "manifests": paths, **changes}
-    table.metadata = msgspec.structs.replace(
-        table.metadata, snapshots=(*table.metadata.snapshots[:-1], msgspec.structs.replace(head, **given))
-    )
-    return table.metadata.snapshots[-1]
-
-
-def test_manifests_that_a_v1_snapshot_names_itself_are_read():
-    table = SmallTable(SCHEMA, BY_REGION, version=1)
-    gone, *rest = table.data_by_partition([row(1), row(2, "us"), row(3, None)])
-    table.commit(gone, *rest)
-    table.commit(table.data([row(4)]))
-    table.commit(removed=[gone], operation="delete")
-    embedded(table)
-    assert sorted(one[1] for one in table.rows()) == [2, 3, 4]
-    assert sorted(one[1] for one in table.rows(filter=eq("region", "eu"))) == [4]
-    found = plan(table, filter=eq("region", "eu"))
-    assert [task.sequence_number for task in found.tasks] == [0]
-
-
-def test_a_manifest_named_twice_is_corrupt():
-    table = SmallTable(SCHEMA, version=1)
-    table.commit(table.data([row(1)]))
-    named = embedded(table).manifests
-    assert named is not None
-    embedded_twice = (*named, *named)
-    table.metadata = msgspec.structs.replace(
-        table.metadata,
-        snapshots=(msgspec.structs.replace(table.metadata.snapshots[0], manifests=embedded_twice),),
-    )
-    with pytest.raises(CorruptFile, match="twice"):
-        plan(table)
