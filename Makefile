@@ -21,9 +21,9 @@ run: $(STAMP) ## the daemon on embedded servers, its state kept in ./data
 
 test: $(STAMP) ## all tests but the long ones, those without servers first
 	$(BIN)/python -m pytest -n auto -m "$(NO_SERVERS)" $(ARGS)
-	$(BIN)/python -m pytest -n auto --dist loadgroup -m "($(SERVERS)) and not ($(ENGINES) or alone) and not long" $(ARGS)
+	$(BIN)/python -m pytest -n auto --dist loadscope -m "($(SERVERS)) and not ($(ENGINES) or alone) and not long" $(ARGS)
 	$(BIN)/python -m pytest -m "alone and not long" $(ARGS)
-	$(BIN)/python -m pytest -n auto --dist loadgroup -m "($(ENGINES)) and not long" $(ARGS)
+	$(BIN)/python -m pytest -n auto --dist loadscope -m "($(ENGINES)) and not long" $(ARGS)
 
 # Servers, browsers and engines wait for themselves most of the time, so these tests are run beside each other, file by file
 # or folder by folder, each worker with servers of its own; what looks at times and alerts has the machine to itself.

@@ -10,6 +10,8 @@ import redis
 import structlog
 from hypothesis import settings
 from kazoo.client import KazooClient
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from firn.coordinator.embedded import RedisServer, ZooKeeperServer
 
@@ -18,6 +20,8 @@ ROOT = Path(__file__).parent
 FOLDERS = ("unit", "conformance", "contract", "deploy", "integration", "interop", "acceptance", "spark")
 MARKED_FOLDERS = frozenset(FOLDERS[FOLDERS.index("integration") :])
 ENGINES = frozenset({"interop", "spark"})
+# Files in which `firn serve --embedded` runs: one daemon at a time has the usual ports.
+USUAL_PORTS = frozenset({"test_cli.py", "test_documents.py", "test_embedded.py"})
 SERVER_FIXTURES = frozenset({"redis_server", "zookeeper_server"})
 
 # No deadlines: how long one example takes says more about the machine than about the code. CI tries the same examples
@@ -31,10 +35,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Mark tests by folder and by the servers they ask for, order them, and leave out long ones nobody asked for."""
     for item in items:
         folder = _folder(item)
-        if (
-            item.get_closest_marker("xdist_group") is None
-        ):  # what runs in one process: a file, of engines all of a folder
-            item.add_marker(pytest.mark.xdist_group(folder if folder in ENGINES else item.path.name))
         needs_servers = bool(SERVER_FIXTURES & set(getattr(item, "fixturenames", ())))
         if folder == "unit" and needs_servers:
             msg = f"{item.nodeid}: unit tests start no servers; move it to tests/integration"
@@ -47,6 +47,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if "long" not in config.getoption("markexpr"):
         config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("long")])
         items[:] = [item for item in items if not item.get_closest_marker("long")]
+
+
+class TogetherInOneProcess(LoadScopeScheduling):  # type: ignore[misc]
+    """Tests of one file, of files that would be in each other's way, and all of one engine's folder."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        _, folder, *_, name = nodeid.partition("::")[0].split("/")
+        return folder if folder in ENGINES else "usual ports" if name in USUAL_PORTS else f"{folder}/{name}"
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling | None:
+    """What `--dist loadscope` means here. (loadgroup takes no notice of marks with this pytest.)"""
+    return TogetherInOneProcess(config, log) if config.getvalue("dist") == "loadscope" else None
 
 
 def _folder(item: pytest.Item) -> str:

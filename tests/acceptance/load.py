@@ -24,10 +24,12 @@ class Load:
 
     def __init__(self, stack: Stack, table: str = "db.events", **plan: Any) -> None:
         self.table = table
+        self._enough = stack.folder / f"enough-{time.monotonic_ns()}"
         self.plan = WriterPlan(
             redis_url=stack.redis_url,
             table=table,
             metadata_location=stack.pointer(table).metadata_location,
+            until=str(self._enough),
             **plan,
         )
         self.told: list[Told] = []
@@ -52,9 +54,15 @@ class Load:
         if self._process.stdout is not None:
             self._process.stdout.close()
 
+    def enough(self) -> None:
+        """Nothing is left to show: the writers end with the append that each is at."""
+        self._enough.touch()
+
     @property
     def expected(self) -> int:
-        """Outcomes there will be."""
+        """Outcomes there will be; once there was enough, as many as the files that were written for an append."""
+        if self._enough.exists():
+            return len(list((Path(self.plan.metadata_location).parents[1] / "data").glob("*.parquet")))
         return self.plan.writers * self.plan.appends
 
     @property

@@ -23,8 +23,6 @@ import pytest
 
 from tests.documents import ROOT, SPARK, Block, page, pages
 
-pytestmark = pytest.mark.xdist_group("usual-ports")  # of `firn serve --embedded`: one at a time has them
-
 READY_S: Final = 60.0
 BLOCK_S: Final = 90.0
 END_S: Final = 40.0

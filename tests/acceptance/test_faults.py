@@ -117,6 +117,7 @@ def test_when_one_of_two_daemons_is_killed_the_other_takes_over_in_time(stack: S
         killed_at = time.monotonic()
         daemons.pop(owner).kill()
         check_gap(load, killed_at, TAKEOVER_S)
+        load.enough()
         finish(stack, load)
     (heir,) = daemons.values()
     assert {segment.batch.daemon for segment in journal(stack, TABLE)} == {"a", "b"}
@@ -134,6 +135,8 @@ def test_writers_submit_again_what_an_emptied_redis_has_lost(stack: Stack, rng: 
             time.sleep(stopped_s)
             stack.redis.flushall()
             daemon.resume()
+        load.wait_for(len(load.told) + 50)
+        load.enough()
         finish(stack, load)
         assert max(told.attempts for told in load.told) > 1, "nothing was lost: the test proves nothing"
     assert daemon.terminate() == 0
@@ -150,6 +153,8 @@ def test_a_redis_that_crashes_under_load_and_comes_back_loses_nothing(stack: Sta
             stack.redis_server.kill()
             time.sleep(rng.uniform(0, 1))
             stack.redis_server.start()
+        load.wait_for(len(load.told) + 16)
+        load.enough()
         finish(stack, load)
     assert daemon.terminate() == 0
     check_log(daemon, warnings=REDIS_LOST)
@@ -165,6 +170,7 @@ def test_a_zookeeper_that_crashes_under_load_and_comes_back_loses_nothing(stack:
             time.sleep(seconds)
             stack.zookeeper_server.start()
             check_gap(load, time.monotonic(), TAKEOVER_S)
+        load.enough()
         finish(stack, load)
     assert daemon.terminate() == 0
     check_log(daemon, warnings=SESSION_LOST)
@@ -186,6 +192,7 @@ def test_a_daemon_stopped_past_its_session_comes_back_as_a_zombie_and_changes_no
             resumed_at = time.monotonic()
             zombie.resume()
             check_gap(load, resumed_at, TAKEOVER_S)
+        load.enough()
         finish(stack, load)
     for daemon in daemons.values():
         daemon.wait_ready()
@@ -203,6 +210,7 @@ def test_daemons_that_are_told_to_end_drain_and_leave_nothing_behind(stack: Stac
             assert daemon.terminate() == 0
             check_gap(load, ended_at, SESSION_TIMEOUT_S)  # shards are given up, nobody waits for a session to end
             daemon.start()
+        load.enough()
         finish(stack, load)
     for daemon in daemons:
         assert daemon.terminate() == 0

@@ -9,13 +9,21 @@ import pytest
 
 from tests.acceptance.checks import check_exactly_once, journal
 from tests.acceptance.load import Load
-from tests.acceptance.stack import Stack
+from tests.acceptance.stack import DaemonProcess, Stack
 
 pytestmark = pytest.mark.alone
 
 TABLE, OTHER = "db.events", "db.other"
 STANDS_S = 3.0
 """How long the paused table is watched: longer than a takeover takes."""
+
+
+def wait_for_metric(daemon: DaemonProcess, name: str, least: float) -> None:
+    """Wait until a metric is at least so high: daemons measure every two seconds."""
+    ends_at = time.monotonic() + 15
+    while daemon.metric(name) < least:
+        assert time.monotonic() < ends_at, f"{name} is {daemon.metric(name)}"
+        time.sleep(0.1)
 
 
 @pytest.mark.timeout(300)
@@ -41,11 +49,14 @@ def test_nothing_moves_while_a_table_is_paused_whoever_dies_and_all_is_committed
         assert status["paused"][TABLE]["by"] == "operator"
         assert a.metric("firn_tables_paused") == 1
         told = len(load.told)
+        other.enough()
         other.finish(200)
         assert len(load.told) == told < load.expected, "its writers wait"
-        assert a.metric("firn_paused_intents") >= 1
+        wait_for_metric(a, "firn_paused_intents", 1)
         assert a.metric("firn_held_back_intents") == 0, "no lane is full"
         assert stack.firn("resume", TABLE).returncode == 0
+        load.wait_for(told + 2 * load.plan.writers)  # what waited, and what came after it
+        load.enough()
         load.finish(200)
         for one, table in ((load, TABLE), (other, OTHER)):
             check_exactly_once(stack, table, one.told, count=one.expected)
@@ -65,6 +76,9 @@ def test_a_drained_table_has_nothing_that_waits_and_moves_no_more(stack: Stack) 
         number = journal(stack, TABLE)[-1].batch.sequence
         time.sleep(1.0)
         assert journal(stack, TABLE)[-1].batch.sequence == number
+        told = len(load.told)
         assert stack.firn("resume", TABLE).returncode == 0
+        load.wait_for(told + 2 * load.plan.writers)
+        load.enough()
         load.finish(200)
         check_exactly_once(stack, TABLE, load.told, count=load.expected)

@@ -34,7 +34,10 @@ ID_STRIDE = 1_000_000
 
 
 class WriterPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What the writers are to do. `pause_s` is about how long each rests after each append."""
+    """What the writers are to do. `pause_s` is about how long each rests after each append.
+
+    Once there is a file called `until`, each ends with the append it is at.
+    """
 
     redis_url: str
     table: str
@@ -47,6 +50,7 @@ class WriterPlan(msgspec.Struct, frozen=True, kw_only=True):
     seed: float = 0
     resubmit_after_s: float = 1.0
     timeout_s: float = 90.0
+    until: str | None = None
 
 
 class Told(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,6 +77,8 @@ def write(plan: WriterPlan, number: int) -> None:
     out: deque[tuple[Ticket, Told]] = deque()
     with Client(plan.redis_url, resubmit_after_s=plan.resubmit_after_s) as client:
         for turn in range(plan.appends):
+            if plan.until is not None and Path(plan.until).exists():
+                break
             file, id_sum = _write_file(plan, view, number, turn, rng=rng)
             files = data_files_from_parquet([file], view)
             sent_at = time.monotonic()

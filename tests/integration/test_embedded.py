@@ -17,8 +17,6 @@ from firn.coordinator.embedded import EmbeddedServers, RedisServer, ZooKeeperSer
 from firn.model.errors import Misconfigured, Unavailable
 
 # A program that starts both servers in a thread which then ends, prints their process ids and waits to be killed.
-pytestmark = pytest.mark.xdist_group("usual-ports")  # of `firn serve --embedded`: one at a time has them
-
 PARENT = """
 import sys, threading, time
 from pathlib import Path
