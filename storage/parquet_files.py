@@ -26,12 +26,15 @@ from firn.model.table_properties import (
 from firn.model.types import DOUBLE, FLOAT, UNKNOWN, VARIANT, StructType
 from firn.storage.arrow_projection import needed_leaves, project_batch
 from firn.storage.parquet_columns import PARQUET_ERRORS, FileField, file_fields, with_field_ids
+from firn.storage.parquet_dictionaries import dictionary_columns
 from firn.storage.parquet_footer import check_not_encrypted
 from firn.storage.parquet_metrics import nans_in, parquet_data_file
 from firn.storage.parquet_schema import arrow_schema
 
 ROW_GROUP_ROWS: Final = 1024 * 1024
 """Rows in one row group, unless a batch is larger."""
+
+ZSTD_LEVEL: Final = 3
 
 READ_BATCH_ROWS: Final = 64 * 1024
 """Rows in one batch that is read."""
@@ -96,19 +99,16 @@ class ParquetFileWriter:
         self._sink = sink
         self._floats = list(_float_paths(schema))
         self._nans = {field_id: 0 for field_id, _ in self._floats}
-        self._writer = pq.ParquetWriter(
-            sink,
-            self._arrow,
-            compression=_codec(properties or {}),
-            compression_level=_compression_level(properties or {}),
-            data_page_size=PARQUET_PAGE_BYTES.of(properties or {}),
-            dictionary_pagesize_limit=PARQUET_DICTIONARY_BYTES.of(properties or {}),
-            store_schema=False,
-            store_decimal_as_integer=True,
-            write_page_checksum=True,
-        )
-        # Without the Arrow schema its metadata is not written either; other Iceberg readers look for the table's.
-        self._writer.add_key_value_metadata(self._arrow.metadata)
+        self._settings: dict[str, Any] = {
+            "compression": _codec(properties or {}),
+            "compression_level": _compression_level(properties or {}),
+            "data_page_size": PARQUET_PAGE_BYTES.of(properties or {}),
+            "dictionary_pagesize_limit": PARQUET_DICTIONARY_BYTES.of(properties or {}),
+            "store_schema": False,
+            "store_decimal_as_integer": True,
+            "write_page_checksum": True,
+        }
+        self._writer: pq.ParquetWriter | None = None
 
     def write(self, batch: pa.RecordBatch | pa.Table) -> None:
         """Add rows; InvalidInput if the batch has another schema."""
@@ -116,7 +116,7 @@ class ParquetFileWriter:
             table = pa.table(
                 [batch.column(index) for index in self._kept], schema=self._arrow.remove_metadata()
             ).replace_schema_metadata(self._arrow.metadata)
-            self._writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
+            self._begun(table).write_table(table, row_group_size=ROW_GROUP_ROWS)
         except (pa.ArrowInvalid, pa.ArrowTypeError, IndexError, ValueError) as refusal:
             raise InvalidInput(f"the batch does not have the table's schema: {refusal}") from refusal
         for field_id, path in self._floats:
@@ -124,10 +124,22 @@ class ParquetFileWriter:
 
     def close(self) -> WrittenParquet:
         """Write the footer; the file object is left open."""
-        self._writer.close()
-        size = self._sink.tell()
-        metadata = self._writer.writer.metadata
-        return WrittenParquet(metadata=metadata, size=size, nan_counts=self._nans, schema=self._schema)
+        writer = self._begun(None)
+        writer.close()
+        return WrittenParquet(
+            metadata=writer.writer.metadata, size=self._sink.tell(), nan_counts=self._nans, schema=self._schema
+        )
+
+    def _begun(self, first: pa.Table | None) -> pq.ParquetWriter:
+        """The writer, which is made for the first rows: they say which columns are worth a dictionary."""
+        if self._writer is None:
+            dictionaries = [] if first is None else dictionary_columns(first)
+            self._writer = pq.ParquetWriter(
+                self._sink, self._arrow, use_dictionary=dictionaries or False, **self._settings
+            )
+            # Without the Arrow schema its metadata is not written either; other Iceberg readers look for the table's.
+            self._writer.add_key_value_metadata(self._arrow.metadata)
+        return self._writer
 
 
 def _codec(properties: Mapping[str, str]) -> str:
@@ -142,9 +154,12 @@ def _codec(properties: Mapping[str, str]) -> str:
 
 
 def _compression_level(properties: Mapping[str, str]) -> int | None:
-    """The level, where one is set and the codec has levels."""
-    if PARQUET_COMPRESSION_LEVEL.of(properties) is None or _codec(properties) not in {"gzip", "zstd", "brotli"}:
+    """The level, where the codec has levels: the one that is set, else of zstd what Iceberg's library takes."""
+    codec = _codec(properties)
+    if codec not in {"gzip", "zstd", "brotli"}:
         return None
+    if PARQUET_COMPRESSION_LEVEL.of(properties) is None:
+        return ZSTD_LEVEL if codec == "zstd" else None
     return IntProperty(PARQUET_COMPRESSION_LEVEL.name, 0, -7, 22).of(properties)
 
 
