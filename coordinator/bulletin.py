@@ -66,11 +66,14 @@ class Bulletin:
 
     def _notice(self) -> bytes:
         troubles = self._lanes.troubles
-        told = tuple(
-            msgspec.structs.replace(one, why=one.why[:WHY_CHARACTERS_MAX]) for one in troubles[:TROUBLES_MAX]
-        )  # fmt: skip
+        told = tuple(msgspec.structs.replace(one, why=_short(one.why)) for one in troubles[:TROUBLES_MAX])
         notice = Notice(version=VERSION, http=self._http, troubles=told, troubles_in_all=len(troubles))
         return msgspec.json.encode(notice)
+
+
+def _short(why: str) -> str:
+    """As much as fits, and nothing that JSON cannot say: names of files may be no text."""
+    return why[:WHY_CHARACTERS_MAX].encode(errors="replace").decode()
 
 
 def notice_in(data: bytes) -> Notice:

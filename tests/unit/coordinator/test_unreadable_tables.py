@@ -175,3 +175,29 @@ async def test_a_store_that_does_not_answer_is_no_damage(monkeypatch: pytest.Mon
         await asyncio.sleep(0.2)
         assert daemon.lanes.unreadable == {}
         assert {location.partition("/metadata/")[0] for location in looked_at} == {f"{bench.warehouse}/db/events"}
+
+
+async def test_a_file_that_is_well_is_not_read_again_before_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody pays for reading large files every minute; damage that comes later is found all the same."""
+    monkeypatch.setattr(table_patrol, "PAUSE_S", 0.01)
+    monkeypatch.setattr(table_patrol, "ROUND_S", 0.0)
+    reads: list[str] = []
+
+    class Counted(MemoryFiles):
+        def read(self, location: str, *, bytes_max: int) -> bytes:
+            reads.append(location)
+            return super().read(location, bytes_max=bytes_max)
+
+    bench = Workbench(files=Counted())
+    async with bench.daemon("a"):
+        await bench.commit(create())
+    location = (await Pointers(bench.zookeeper.connect()).read(TABLE)).pointer.metadata_location
+    reads.clear()
+    async with bench.daemon("b") as daemon:
+        await asyncio.sleep(0.5)
+        assert reads == [location]
+        bench.files.replace(location, b"{}")
+        monkeypatch.setattr(table_patrol, "LOOK_AGAIN_S", 0.0)
+        async with asyncio.timeout(10):
+            while TABLE not in daemon.lanes.unreadable:  # noqa: ASYNC110 - nothing tells
+                await asyncio.sleep(0.02)
