@@ -1,4 +1,4 @@
-"""What a daemon says of itself is short and readable, whatever it is stuck on; and daemons of any age are understood."""
+"""What a daemon says of itself is short and readable, whatever it is stuck on; daemons of any age are understood."""
 
 from __future__ import annotations
 
