@@ -14,12 +14,13 @@ import msgspec
 from firn.coordinator.batch_record import outcome_of, segment_of
 from firn.coordinator.pending import Pending
 from firn.coordinator.pointer_move import Moved, move, moved_pointer, new_metadata_file
+from firn.coordinator.replay.attempt import Attempt, Placement
 from firn.coordinator.replay.decision import Decision
 from firn.coordinator.replay.engine import replay
 from firn.coordinator.replay.history_limit import is_due, limit_history
 from firn.coordinator.replay.holds import Hold
 from firn.coordinator.replay.merging import waits_for_merges_from
-from firn.coordinator.replay.working import Attempt, Placement, Working
+from firn.coordinator.replay.working import Working
 from firn.coordinator.snapshot_files import encode_snapshots
 from firn.coordinator.table_reader import TableReader
 from firn.coordinator.table_state import TableState

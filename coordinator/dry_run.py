@@ -17,11 +17,12 @@ from firn.coordinator.landed import Landed, landed
 from firn.coordinator.lane_queue import unless_late
 from firn.coordinator.pending import Pending
 from firn.coordinator.repeats import sort_out
+from firn.coordinator.replay.attempt import Attempt, Placement
 from firn.coordinator.replay.decision import Decision, Refused
 from firn.coordinator.replay.draft import DraftSnapshot
 from firn.coordinator.replay.refusals import placed
 from firn.coordinator.replay.window import made_by
-from firn.coordinator.replay.working import Attempt, Placement, Working
+from firn.coordinator.replay.working import Working
 from firn.coordinator.table_reader import TableReader
 from firn.coordinator.table_state import TableState
 from firn.model.ancestry import snapshots_between

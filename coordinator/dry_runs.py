@@ -16,8 +16,8 @@ import msgspec
 from firn.coordinator.dry_run import Forecast, Setting, forecast
 from firn.coordinator.dry_run_together import TOGETHER, Together, forecast_together
 from firn.coordinator.queue_look import undecided
+from firn.coordinator.replay.attempt import Placement
 from firn.coordinator.replay.places import chooses_places, may_make
-from firn.coordinator.replay.working import Placement
 from firn.coordinator.table_catalogs import TableCatalogs
 from firn.coordinator.table_locations import TableLocations
 from firn.coordinator.table_reader import TableReader

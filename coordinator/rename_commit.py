@@ -15,9 +15,10 @@ from firn.coordinator.batch_record import outcome_of, segment_of, segment_place
 from firn.coordinator.commit import Part, Plan, Prepared, part_of, prepare, working_on
 from firn.coordinator.pending import Pending
 from firn.coordinator.pointer_move import move
+from firn.coordinator.replay.attempt import Attempt
 from firn.coordinator.replay.decision import Refused
 from firn.coordinator.replay.rename import Rename, rename
-from firn.coordinator.replay.working import Attempt, Working
+from firn.coordinator.replay.working import Working
 from firn.coordinator.table_reader import TableReader
 from firn.coordinator.table_state import TableState
 from firn.model.journal import OtherPart, Retried, Segment

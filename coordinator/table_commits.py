@@ -22,11 +22,11 @@ from firn.coordinator.paused_tables import TablePausedError
 from firn.coordinator.pending import Pending
 from firn.coordinator.rename_commit import prepare_rename, rename_in
 from firn.coordinator.repeats import all_new, sort_out, sort_refused
+from firn.coordinator.replay.attempt import Attempt, Placement
 from firn.coordinator.replay.decision import Refused
 from firn.coordinator.replay.history_limit import is_due
 from firn.coordinator.replay.holds import Hold, holds_of
 from firn.coordinator.replay.places import chooses_places, may_make
-from firn.coordinator.replay.working import Attempt, Placement
 from firn.coordinator.table_locations import LOCATIONS_LOCK
 from firn.coordinator.table_state import TableState
 from firn.coordinator.transaction_commit import prepare_transaction

@@ -15,8 +15,9 @@ from firn.coordinator.merges_beside import MergesBeside
 from firn.coordinator.read_ahead import ReadAhead
 from firn.coordinator.replay.draft import ManifestRef
 from firn.coordinator.replay.file_index import FileIndex
+from firn.coordinator.replay.head import Head
 from firn.coordinator.replay.live_files import LiveFiles
-from firn.coordinator.replay.working import SUMMARY_BATCH, Head
+from firn.coordinator.replay.working import SUMMARY_BATCH
 from firn.model.datafile import DataFile
 from firn.model.deletion_vector import DeletionVector, from_blob
 from firn.model.errors import CorruptFile, InvalidInput, Unsupported

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from firn.coordinator.decisions import Decisions
-from firn.coordinator.replay.working import Head, Working
+from firn.coordinator.replay.head import Head
+from firn.coordinator.replay.working import Working
 from firn.coordinator.table_catalogs import JOURNAL_HEAD
 from firn.coordinator.table_reader import TableReader
 from firn.model.errors import NotFound

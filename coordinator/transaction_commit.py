@@ -13,9 +13,10 @@ from firn.coordinator.batch_record import outcome_of, segment_of, segment_place
 from firn.coordinator.commit import Part, Plan, Prepared, part_of, prepare, working_on
 from firn.coordinator.pointer_move import Moved, move
 from firn.coordinator.replay import rules
+from firn.coordinator.replay.attempt import Attempt
 from firn.coordinator.replay.decision import Applied, Refused
 from firn.coordinator.replay.transaction import Drafts, replay_transaction
-from firn.coordinator.replay.working import Attempt, Working
+from firn.coordinator.replay.working import Working
 from firn.coordinator.table_reader import TableReader
 from firn.coordinator.table_state import TableState
 from firn.coordinator.transaction_tables import Others

@@ -9,7 +9,7 @@ from firn.coordinator.cli.explained import forecast_lines
 from firn.coordinator.cli.reach import Reach
 from firn.coordinator.dry_run import Forecast
 from firn.coordinator.dry_runs import DryRuns
-from firn.coordinator.replay.working import Placement
+from firn.coordinator.replay.attempt import Placement
 from firn.model.intent import Intent
 from firn.storage.pointers import Pointers
 

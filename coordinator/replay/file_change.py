@@ -12,9 +12,10 @@ import msgspec
 
 from firn.coordinator.replay.decision import Applied
 from firn.coordinator.replay.draft import MANIFEST_ENTRIES_MAX, DraftManifest, ManifestRef, location_of
+from firn.coordinator.replay.head import Head
 from firn.coordinator.replay.live_deletes import DeleteKey, LiveDelete, delete_key
 from firn.coordinator.replay.merging import Merged, TakenOver, merge_small
-from firn.coordinator.replay.working import Head, Working
+from firn.coordinator.replay.working import Working
 from firn.coordinator.replay.written_manifests import ReadManifest
 from firn.model.cherry_pick import STAGED_WAP_ID
 from firn.model.datafile import DataFile

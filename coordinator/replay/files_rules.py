@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from firn.coordinator.replay import rules
+from firn.coordinator.replay.head import Head
 from firn.coordinator.replay.window import remover_of
-from firn.coordinator.replay.working import Head, Working
+from firn.coordinator.replay.working import Working
 from firn.model.content_file import bind_content_file
 from firn.model.datafile import DataFile
 from firn.model.errors import InvalidInput, InvalidIntent

@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, Literal, NoReturn, Protocol
+from typing import Final, Literal, NoReturn
 
 import msgspec
 
 from firn.coordinator.landmarks import Landmarks
-from firn.coordinator.merges_beside import MergesBeside
 from firn.coordinator.replay import rules
+from firn.coordinator.replay.attempt import Attempt, Placement
 from firn.coordinator.replay.draft import DraftManifest, DraftSnapshot, ManifestRef, TableChange, location_of
+from firn.coordinator.replay.head import Head
 from firn.coordinator.replay.holds import Hold
 from firn.coordinator.replay.live_deletes import LiveDelete, LiveDeletes
 from firn.coordinator.replay.live_files import LiveFiles
+from firn.coordinator.replay.reader import TableReader
 from firn.model.datafile import DataFile
-from firn.model.deletion_vector import DeletionVector
 from firn.model.intent import Intent
 from firn.model.limits import Limits
 from firn.model.manifest import ManifestEntry, ManifestFile, Status
@@ -34,8 +35,6 @@ from firn.model.snapshot_summary import SummaryBuilder
 from firn.model.table_properties import SUMMARY_PARTITION_LIMIT
 from firn.model.view import ViewMetadata
 from firn.storage.encoded_metrics import with_metrics
-from firn.storage.file_system_tables import FileSystemTables
-from firn.storage.listed_manifests import ListedManifests
 from firn.storage.manifest_lists import assign_first_row_ids
 
 Catalog = Literal["metastore", "file-system"]
@@ -44,94 +43,6 @@ SUMMARY_INTENT: Final = "firn.intent-id"
 SUMMARY_INTENTS: Final = "firn.intents"
 SUMMARY_WRITER: Final = "firn.writer"
 SUMMARY_BATCH: Final = "firn.batch-id"
-
-
-class Head:
-    """What a branch points at: manifests in list order, its live data files, and once asked for its live deletes."""
-
-    __slots__ = ("base_snapshot_id", "deletes", "listed", "live", "manifests", "snapshot_id")
-
-    def __init__(self, *, snapshot_id: int | None, manifests: tuple[ManifestRef, ...], live: LiveFiles) -> None:
-        self.base_snapshot_id = snapshot_id
-        self.snapshot_id = snapshot_id
-        self.manifests = manifests
-        self.live = live
-        self.deletes: LiveDeletes | None = None
-        self.listed: ListedManifests | None = None
-        """The last list that was written here with most of the manifests, if one was."""
-
-    def branch_off(self) -> Head:
-        """A view of this that a replay can change without changing this."""
-        head = Head(snapshot_id=self.snapshot_id, manifests=self.manifests, live=self.live.branch_off())
-        head.deletes = None if self.deletes is None else self.deletes.branch_off()
-        head.listed = self.listed
-        return head
-
-    def split(
-        self, manifests: tuple[ManifestRef, ...], *, format_version: int
-    ) -> tuple[tuple[ManifestRef, ...], tuple[ManifestRef, ...]]:
-        """Some manifests, and those behind them of which the last list says all that a new one would."""
-        last = self.listed
-        known = last is not None and last.all_live and last.format_version == format_version
-        at = len(manifests) - (last.shared_by(manifests) if last is not None and known else 0)
-        return manifests[:at], manifests[at:]
-
-
-class TableReader(Protocol):
-    """Reads of immutable files that replay may make."""
-
-    def metadata(self, location: str) -> TableMetadata:
-        """One metadata file."""
-
-    def head(self, metadata: TableMetadata, snapshot_id: int | None) -> Head:
-        """Manifests and live files of a snapshot."""
-
-    def at_hand(self, manifest: ManifestFile) -> bool:
-        """Whether the entries of a stored manifest can be had without reading it."""
-
-    @property
-    def merges(self) -> MergesBeside:
-        """Merges of manifests that are made beside commits."""
-
-    def manifests(self, metadata: TableMetadata, snapshot: Snapshot) -> tuple[ManifestFile, ...]:
-        """The manifest list of a snapshot."""
-
-    def view(self, location: str) -> ViewMetadata:
-        """One view metadata file."""
-
-    def entries(self, metadata: TableMetadata, manifest: ManifestFile) -> Sequence[ManifestEntry]:
-        """The entries of a stored manifest, with what they inherit filled in."""
-
-    def written_entries(self, metadata: TableMetadata, manifest: ManifestFile) -> Sequence[ManifestEntry]:
-        """The entries of a manifest that no snapshot has yet, exactly as a writer wrote them."""
-
-    def deletion_vector(self, file: DataFile) -> DeletionVector:
-        """The positions in a deletion vector of at most `Limits.deletion_vector_bytes_max` bytes."""
-
-    def position_deletes(self, file: DataFile) -> Mapping[str, DeletionVector]:
-        """The positions in a position delete file of at most as many bytes, by data file."""
-
-
-class Attempt(msgspec.Struct, frozen=True, kw_only=True):
-    """What tells this attempt from others: `token` goes into every new file name.
-
-    `now_ms` is the wall clock; times in metadata are that or later, never falling.
-    """
-
-    batch: str
-    token: str
-    number: int
-    now_ms: int
-
-
-class Placement(msgspec.Struct, frozen=True, kw_only=True):
-    """Where tables may be: `warehouse` holds new ones; `taken` are the places of all tables, by name."""
-
-    warehouse: str
-    allowed: tuple[str, ...]
-    taken: Mapping[str, tuple[str, ...]] = {}
-    file_system: FileSystemTables | None = None
-    """To look for what is in a folder already."""
 
 
 class Working:

@@ -10,7 +10,7 @@ import pytest
 
 from firn import AsyncClient, Forecast, Intents
 from firn.coordinator.dry_runs import DryRuns
-from firn.coordinator.replay.working import Placement
+from firn.coordinator.replay.attempt import Placement
 from firn.model.errors import NotFound
 from firn.model.intent import Intent
 from firn.model.operations.files import DeleteWhere

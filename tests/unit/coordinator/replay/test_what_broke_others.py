@@ -12,7 +12,7 @@ import pytest
 
 from firn.coordinator.commit import Plan, Prepared, prepare
 from firn.coordinator.pending import Pending
-from firn.coordinator.replay.working import Attempt, Placement
+from firn.coordinator.replay.attempt import Attempt, Placement
 from firn.coordinator.table_reader import TableReader
 from firn.coordinator.table_state import TableState
 from firn.model.identifiers import uuid7

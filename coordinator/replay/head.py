@@ -1,0 +1,39 @@
+"""What a branch points at, while intents are applied to it."""
+
+from __future__ import annotations
+
+from firn.coordinator.replay.draft import ManifestRef
+from firn.coordinator.replay.live_deletes import LiveDeletes
+from firn.coordinator.replay.live_files import LiveFiles
+from firn.storage.listed_manifests import ListedManifests
+
+
+class Head:
+    """What a branch points at: manifests in list order, its live data files, and once asked for its live deletes."""
+
+    __slots__ = ("base_snapshot_id", "deletes", "listed", "live", "manifests", "snapshot_id")
+
+    def __init__(self, *, snapshot_id: int | None, manifests: tuple[ManifestRef, ...], live: LiveFiles) -> None:
+        self.base_snapshot_id = snapshot_id
+        self.snapshot_id = snapshot_id
+        self.manifests = manifests
+        self.live = live
+        self.deletes: LiveDeletes | None = None
+        self.listed: ListedManifests | None = None
+        """The last list that was written here with most of the manifests, if one was."""
+
+    def branch_off(self) -> Head:
+        """A view of this that a replay can change without changing this."""
+        head = Head(snapshot_id=self.snapshot_id, manifests=self.manifests, live=self.live.branch_off())
+        head.deletes = None if self.deletes is None else self.deletes.branch_off()
+        head.listed = self.listed
+        return head
+
+    def split(
+        self, manifests: tuple[ManifestRef, ...], *, format_version: int
+    ) -> tuple[tuple[ManifestRef, ...], tuple[ManifestRef, ...]]:
+        """Some manifests, and those behind them of which the last list says all that a new one would."""
+        last = self.listed
+        known = last is not None and last.all_live and last.format_version == format_version
+        at = len(manifests) - (last.shared_by(manifests) if last is not None and known else 0)
+        return manifests[:at], manifests[at:]

@@ -1,0 +1,50 @@
+"""What replay may read: files that never change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from firn.coordinator.merges_beside import MergesBeside
+from firn.coordinator.replay.head import Head
+from firn.model.datafile import DataFile
+from firn.model.deletion_vector import DeletionVector
+from firn.model.manifest import ManifestEntry, ManifestFile
+from firn.model.metadata import TableMetadata
+from firn.model.snapshot import Snapshot
+from firn.model.view import ViewMetadata
+
+
+class TableReader(Protocol):
+    """Reads of immutable files that replay may make."""
+
+    def metadata(self, location: str) -> TableMetadata:
+        """One metadata file."""
+
+    def head(self, metadata: TableMetadata, snapshot_id: int | None) -> Head:
+        """Manifests and live files of a snapshot."""
+
+    def at_hand(self, manifest: ManifestFile) -> bool:
+        """Whether the entries of a stored manifest can be had without reading it."""
+
+    @property
+    def merges(self) -> MergesBeside:
+        """Merges of manifests that are made beside commits."""
+
+    def manifests(self, metadata: TableMetadata, snapshot: Snapshot) -> tuple[ManifestFile, ...]:
+        """The manifest list of a snapshot."""
+
+    def view(self, location: str) -> ViewMetadata:
+        """One view metadata file."""
+
+    def entries(self, metadata: TableMetadata, manifest: ManifestFile) -> Sequence[ManifestEntry]:
+        """The entries of a stored manifest, with what they inherit filled in."""
+
+    def written_entries(self, metadata: TableMetadata, manifest: ManifestFile) -> Sequence[ManifestEntry]:
+        """The entries of a manifest that no snapshot has yet, exactly as a writer wrote them."""
+
+    def deletion_vector(self, file: DataFile) -> DeletionVector:
+        """The positions in a deletion vector of at most `Limits.deletion_vector_bytes_max` bytes."""
+
+    def position_deletes(self, file: DataFile) -> Mapping[str, DeletionVector]:
+        """The positions in a position delete file of at most as many bytes, by data file."""
