@@ -26,7 +26,7 @@ from tests.acceptance.folder_catalog import FolderCatalog
 from tests.acceptance.stack import DaemonProcess
 from tests.deploy.game_day import DELIVERIES_MAX, TABLES, GameDay, game_day
 from tests.deploy.servers import Quorum, user_of, wait_until
-from tests.deploy.writers import ROWS, SCHEMA, wait_for_commits, written
+from tests.deploy.writers import ROWS, SCHEMA, Writers, wait_for_commits, written
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.alone]
 
@@ -112,7 +112,7 @@ def test_an_intent_takes_daemon_after_daemon_down(day: GameDay, secrets: Path) -
         wait_for_commits(writers, TABLES)
         with day.lock_held(imports):
             fatal = importer.update_properties(imports, {"source": "the nightly import"}, writer="importer")
-            die_over(day, secrets, imports)
+            die_over(day, secrets, imports, writers)
         refused = fatal.result(60)
         assert isinstance(refused, Rejected)
         assert refused.rule == "poison"
@@ -120,7 +120,7 @@ def test_an_intent_takes_daemon_after_daemon_down(day: GameDay, secrets: Path) -
         day.see("poison-alert", "/dashboards/conflicts?range=15m", "FirnDeadLetters", "poison")
         day.see("poison-intent", f"/intents/{fatal.intent_id}?table={imports}", "Rejected: poison", "importer")
         day.tell("explain", fatal.intent_id, says=("poison", "importer", "firn dead-letters has its payload"))
-        letter = day.tell("dead-letters", "--rule", "poison", says=(imports, fatal.intent_id)).split()
+        letter = day.tell("dead-letters", "--table", imports, says=("poison", fatal.intent_id)).split()
         letter_id = next(word for word in letter if is_letter_id(word))
         day.tell(
             "dead-letters", "show", letter_id, says=("the nightly import", "handed out", f"retry {letter_id} --new")
@@ -128,13 +128,17 @@ def test_an_intent_takes_daemon_after_daemon_down(day: GameDay, secrets: Path) -
         day.tell("dead-letters", "retry", letter_id, code=1, says=("rejected", "poison"))
         day.tell("dead-letters", "retry", letter_id, "--new-id", says=("committed", "the letter is dropped"))
         assert importer.table(imports).metadata.properties["source"] == "the nightly import"
-        day.tell("dead-letters", "list", "--rule", "poison", says=("no dead letters",))
+        day.tell("dead-letters", "list", "--table", imports, says=("no dead letters",))
         day.wait_well(writers)
     day.prove()
 
 
-def die_over(day: GameDay, secrets: Path, table: str) -> None:
-    """Kill every daemon that has the one intent of a table in its hands, as if it died over it; start it again."""
+def die_over(day: GameDay, secrets: Path, table: str, others: Writers) -> None:
+    """Kill every daemon that has the one intent of a table in its hands, as if it died over it; start it again.
+
+    Not before what it was handed with it has been decided, as if the memory ran out: a daemon that dies at once takes
+    with it what other shards handed it in the same moment, and after a few times that would be poison, too.
+    """
     stream = f"firn:intents:{shard_of(table, shards=16)}"
     with user_of(day.redis.port, secrets, "daemon") as redis:
 
@@ -149,6 +153,7 @@ def die_over(day: GameDay, secrets: Path, table: str) -> None:
             wait_until(partial(holder, nth), what=f"it is handed out for time {nth}", timeout_s=60)
             victim = holder(nth)
             assert victim is not None
+            wait_for_commits(others, TABLES)
             victim.kill()
             victim.start(ready=False)
 
