@@ -59,10 +59,9 @@ def _repeats(column: pa.ChunkedArray) -> bool:
 
 def _bytes(values: pa.Array | pa.ChunkedArray) -> int:
     """As many as Parquet takes for the values as they are."""
-    if pa.types.is_primitive(values.type) or pa.types.is_fixed_size_binary(values.type):
-        return len(values) * values.type.bit_width // 8
-    if pa.types.is_decimal(values.type):
-        return len(values) * values.type.bit_width // 8
+    type = values.type
+    if pa.types.is_primitive(type) or pa.types.is_decimal(type) or pa.types.is_fixed_size_binary(type):
+        return int(len(values) * type.bit_width // 8)
     return int(pc.sum(pc.binary_length(values)).as_py()) + _LENGTH_BYTES * len(values)
 
 
