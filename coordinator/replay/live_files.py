@@ -61,7 +61,9 @@ class LiveFiles:
         for location, manifest in self._added.items():
             if manifest in names:
                 self._added[location] = names[manifest]
-        self._renamed = {old: names.get(new, new) for old, new in self._renamed.items()} | dict(names)
+        self._renamed = {old: names.get(new, new) for old, new in self._renamed.items()}
+        for old, new in names.items():
+            self._renamed.setdefault(old, new)  # what the base has under a name that was renamed is elsewhere already
 
     def adopt(self, *, shared: bool) -> None:
         """Make the pending changes part of the base (the swap was won).

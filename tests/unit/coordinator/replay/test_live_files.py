@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from firn.coordinator.replay import file_index
@@ -29,6 +29,7 @@ def _small(monkeypatch: Any) -> None:
     monkeypatch.setattr(file_index, "_DEAD_NUMBERS_MAX", 3)
 
 
+@example([("put", "f0", "m0"), ("adopt", False, None), ("rename", "m0", "m1"), ("rename", "m0", "m2")])
 @given(CHANGES)
 def test_it_says_what_a_plain_dict_says(changes: Any) -> None:
     live, plain = LiveFiles(), {}
