@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from sys import getsizeof
 from typing import Final
 
@@ -83,17 +83,17 @@ class FileIndex:
             del self._hashes[bucket][at], self._places[bucket][at]
             self._count -= 1
 
-    def rename(self, manifest: str, other: str) -> None:
-        """All files of a manifest are in another one now."""
-        number = self._numbers.pop(manifest, None)
-        if number is None:
-            return
-        del self._names[number]
-        known = self._numbers.get(other)
-        if known is None:
-            self._numbers[other], self._names[number] = number, other
-            return
-        self._parents[number] = known
+    def rename(self, names: Mapping[str, str]) -> None:
+        """All files of these manifests are in others now; what is one's new name may be another's old one."""
+        moving = [(self._numbers.pop(old), new) for old, new in names.items() if old in self._numbers]
+        for number, _ in moving:
+            del self._names[number]
+        for number, new in moving:
+            known = self._numbers.get(new)
+            if known is None:
+                self._numbers[new], self._names[number] = number, new
+            else:
+                self._parents[number] = known
         if len(self._parents) > _DEAD_NUMBERS_MAX + 4 * len(self._numbers):
             self._renumber()
 

@@ -74,8 +74,7 @@ class LiveFiles:
             self._base = self._base.copy()
         for location in self._removed:
             self._base.discard(location)
-        for old, new in self._renamed.items():
-            self._base.rename(old, new)
+        self._base.rename(self._renamed)
         of_manifest: dict[str, list[str]] = {}
         for location, manifest in self._added.items():
             of_manifest.setdefault(manifest, []).append(location)

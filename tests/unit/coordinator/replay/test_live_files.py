@@ -30,6 +30,10 @@ def _small(monkeypatch: Any) -> None:
 
 
 @example([("put", "f0", "m0"), ("adopt", False, None), ("rename", "m0", "m1"), ("rename", "m0", "m2")])
+@example([
+    ("put", "f0", "m0"), ("adopt", False, None), ("rename", "m0", "m1"), ("rename", "m2", "m0"), ("rename", "m1", "m2"),
+    ("adopt", False, None),
+])  # fmt: skip
 @given(CHANGES)
 def test_it_says_what_a_plain_dict_says(changes: Any) -> None:
     live, plain = LiveFiles(), {}
