@@ -25,8 +25,8 @@ test: $(STAMP) ## all tests but the long ones, those without servers first
 	$(BIN)/python -m pytest -m "alone and not long" $(ARGS)
 	$(BIN)/python -m pytest -n auto --dist loadscope -m "($(ENGINES)) and not long" $(ARGS)
 
-# Servers, browsers and engines wait for themselves most of the time, so these tests are run beside each other, file by file
-# or folder by folder, each worker with servers of its own; what looks at times and alerts has the machine to itself.
+# Servers, browsers and engines wait for themselves most of the time, so these tests are run beside each other (those with
+# servers file by file, tests/conftest.py), each worker with servers of its own; what looks at times has the machine alone.
 ENGINES := interop or spark
 SERVERS := integration or acceptance or $(ENGINES)
 NO_SERVERS := not ($(SERVERS)) and not long

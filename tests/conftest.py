@@ -50,11 +50,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 class TogetherInOneProcess(LoadScopeScheduling):  # type: ignore[misc]
-    """Tests of one file, of files that would be in each other's way, and all of one engine's folder."""
+    """Tests of one file, and of files that would be in each other's way; those of engines go to whoever is free."""
 
     def _split_scope(self, nodeid: str) -> str:
         _, folder, *_, name = nodeid.partition("::")[0].split("/")
-        return folder if folder in ENGINES else "usual ports" if name in USUAL_PORTS else f"{folder}/{name}"
+        return nodeid if folder in ENGINES else "usual ports" if name in USUAL_PORTS else f"{folder}/{name}"
 
 
 @pytest.hookimpl(optionalhook=True)
