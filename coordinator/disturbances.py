@@ -37,6 +37,9 @@ from firn.storage.intent_streams import IntentStreams
 QUEUE_MAX: Final = 1_000
 """Commits that wait to be looked at; the oldest go when there are more, and nobody is told of them."""
 
+PACE_S: Final = 0.05
+"""How long what lands is gathered: a busy table's reservations are read so often, not after each of its commits."""
+
 INTENTS_LISTED_MAX: Final = 20
 
 
@@ -81,6 +84,7 @@ class Disturbances:
         """Look at what landed, until cancelled. What fails is advice that nobody gets."""
         while True:
             await self._arrived.wait()
+            await asyncio.sleep(PACE_S)
             self._arrived.clear()
             landings: dict[str, list[Landing]] = {}
             while self._queue:

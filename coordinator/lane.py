@@ -1,8 +1,8 @@
 """A lane: one table's intents, in order, one batch after the other.
 
-The next batch gathers while this one commits; there is no timer. The lane holds the table's lock as a lease while it
-is busy, and gives it up between batches when another waits for it. How a batch is committed is
-`firn.coordinator.table_commits`.
+The next batch gathers while this one commits, and for a moment after it (`firn.coordinator.gathering`). The lane holds
+the table's lock as a lease while it is busy, and gives it up between batches when another waits for it. How a batch is
+committed is `firn.coordinator.table_commits`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 import structlog
 
+from firn.coordinator.gathering import Gathering
 from firn.coordinator.lane_lock import LaneLock
 from firn.coordinator.lane_queue import LaneQueue
 from firn.coordinator.metrics import TableSize
@@ -50,6 +51,7 @@ class Lane:
         self._commits = TableCommits(table, shop, lock=self._lock, queue=self._queue)
         self._busy = False
         self._began_at = 0.0
+        self._gathering = Gathering()
         self.given_up: list[Pending] = []
         """What a lane left undecided of its last batch when it ended: for want of a server or the lock, or by dying."""
         self._log = structlog.get_logger().bind(table=table)
@@ -99,11 +101,13 @@ class Lane:
                     await self._lock.let_go()
                     continue
                 await self._pace()
+                await self._gather()
                 batch = self._queue.next_batch(now_ms=self._shop.wall_ms())
                 if not batch or self._waits_for_another(batch):
                     continue
                 self._busy = True
                 self._began_at = time.monotonic()
+                taken = len(batch)
                 try:
                     await self._settle_somehow(batch)
                 except BaseException:
@@ -111,6 +115,8 @@ class Lane:
                     raise
                 finally:
                     self._busy, self.stalled = False, None
+                now, queued = time.monotonic(), len(self._queue)
+                self._gathering.batch_ended(began_at=self._began_at, now=now, answered=taken, queued=queued)
                 await self._lock.give_way()
         finally:
             await self._lock.let_go()
@@ -135,6 +141,20 @@ class Lane:
         if wait_s > 0:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._retired.wait(), wait_s)
+
+    async def _gather(self) -> None:
+        """Let those come back who have just been answered."""
+        found = len(self._queue)
+        waited = False
+        while (wait_s := self._gathering.wait_s(queued=len(self._queue), now=time.monotonic())) > 0:
+            if self._retired.is_set():
+                return
+            waited = True
+            self._arrived.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._arrived.wait(), wait_s)
+        if waited:
+            self._gathering.waited(gained=len(self._queue) - found)
 
     async def _wait(self) -> None:
         """Until something comes; the lock is given up after a while, and at once when another waits for it."""

@@ -7,7 +7,6 @@ busy with. A process has a lock of its own: the loop hands it bytes and goes on.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 import socket
 import sys
@@ -29,9 +28,13 @@ from firn.model.errors import (
 )
 from firn.storage.files import FileStore
 from firn.storage.locations import FILE_SCHEME, scheme_of
+from firn.storage.shared_arena import SharedArena
 
-LENGTH_BYTES: Final = 4
-"""Each message begins with the length of its head, big-endian."""
+MESSAGE_BYTES_MAX: Final = 64 * 1024
+"""A message between daemon and process, which is sent whole or not at all."""
+
+ARENA_BYTES: Final = 256 * 1024 * 1024
+"""Address space for what is under way; memory is taken for as much of it as is used at once."""
 
 CLOSE_S: Final = 5.0
 """How long the process may take to end."""
@@ -49,9 +52,10 @@ _log: Any = structlog.get_logger(__name__)
 
 
 class Request(msgspec.Struct, frozen=True, array_like=True):
-    """The head of a message to the process: what is to be written; the files' bytes follow it, one after the other."""
+    """What the process is asked for: files, whose bytes are in the shared memory from `start`, one after the other."""
 
     number: int
+    start: int
     locations: tuple[str, ...]
     sizes: tuple[int, ...]
 
@@ -62,6 +66,11 @@ class Reply(msgspec.Struct, frozen=True, array_like=True):
     number: int
     error: str | None = None
     message: str = ""
+
+
+class _UnderWay(msgspec.Struct, frozen=True, eq=False):
+    done: asyncio.Future[None]
+    start: int
 
 
 class FileWrites(Protocol):
@@ -87,84 +96,121 @@ class ThreadWrites:
 class ProcessWrites:
     """Local files in a process of their own, which is started when it is needed; others in a worker thread.
 
-    It is for a store that takes local files: the process writes whatever local file it is asked for.
-    When the process ends, what it was asked for is `Unavailable`: some of it may have been written, under names that
-    nothing refers to. The next write starts another.
+    It is for a store that takes local files: the process writes whatever local file it is asked for. Bytes go through
+    shared memory, and what does not fit there goes to a thread. When the process ends, what it was asked for is
+    `Unavailable`: some of it may have been written, under names that nothing refers to. The next write starts another.
+    Linux only.
     """
 
     def __init__(self, files: FileStore) -> None:
         self._threads = ThreadWrites(files)
+        self._arena = SharedArena(ARENA_BYTES)
         self._starting = asyncio.Lock()
         self._process: asyncio.subprocess.Process | None = None
-        self._writer: asyncio.StreamWriter | None = None
-        self._listening: asyncio.Task[None] | None = None
+        self._socket: socket.socket | None = None
         self._numbers = itertools.count()
-        self._waiting: dict[int, asyncio.Future[None]] = {}
+        self._under_way: dict[int, _UnderWay] = {}
+        self._decoder = msgspec.msgpack.Decoder(Reply)
 
     async def create_all(self, files: Sequence[tuple[str, bytes]]) -> None:
         """As `FileStore.create_all`."""
         if any(scheme_of(location) != FILE_SCHEME for location, _ in files):
             await self._threads.create_all(files)
             return
-        writer = self._writer or await self._start()
+        connection = self._socket or await self._start()
+        start = self._arena.put([data for _, data in files])
+        if start is None:
+            await self._threads.create_all(files)
+            return
         number = next(self._numbers)
-        request = Request(number, tuple(location for location, _ in files), tuple(len(data) for _, data in files))
-        head = msgspec.msgpack.encode(request)
-        done = self._waiting[number] = asyncio.get_running_loop().create_future()
-        try:
-            writer.writelines([len(head).to_bytes(LENGTH_BYTES, "big"), head, *(data for _, data in files)])
-            await done
-        finally:
-            self._waiting.pop(number, None)
+        request = Request(
+            number, start, tuple(location for location, _ in files), tuple(len(data) for _, data in files)
+        )
+        message = msgspec.msgpack.encode(request)
+        if not _sent(connection, message):
+            self._arena.give_back(start)
+            await self._threads.create_all(files)
+            return
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._under_way[number] = _UnderWay(done, start)  # until the process has answered, whoever waits for it
+        await done
 
     async def close(self) -> None:
         """End the process, after what it is at; a disk that hangs is not waited for."""
-        if self._writer is not None:
-            self._writer.close()
-        if self._process is None or self._listening is None:
-            return
-        try:
-            async with asyncio.timeout(CLOSE_S):
+        if self._process is not None:
+            if self._socket is not None:
+                self._socket.shutdown(socket.SHUT_WR)
+            try:
+                async with asyncio.timeout(CLOSE_S):
+                    await self._process.wait()
+            except TimeoutError:
+                _log.warning("the process that writes files is killed", pid=self._process.pid, seconds=CLOSE_S)
+                self._process.kill()
                 await self._process.wait()
-        except TimeoutError:
-            _log.warning("the process that writes files is killed", pid=self._process.pid, seconds=CLOSE_S)
-            self._process.kill()
-        self._listening.cancel()
-        await asyncio.gather(self._listening, return_exceptions=True)
+            self._end()
+        self._arena.close()
 
-    async def _start(self) -> asyncio.StreamWriter:
+    async def _start(self) -> socket.socket:
         async with self._starting:
-            if self._writer is not None:
-                return self._writer
-            ours, theirs = socket.socketpair()
+            if self._socket is not None:
+                return self._socket
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            ours.settimeout(0)
             with theirs:
+                descriptors = (theirs.fileno(), self._arena.descriptor)
                 self._process = await asyncio.create_subprocess_exec(
-                    sys.executable, "-m", PROGRAM, str(theirs.fileno()), pass_fds=[theirs.fileno()],
+                    sys.executable, "-m", PROGRAM, *map(str, descriptors), pass_fds=descriptors,
                     stdin=asyncio.subprocess.DEVNULL,
                 )  # fmt: skip
-            reader, self._writer = await asyncio.open_connection(sock=ours)
-            self._listening = asyncio.create_task(self._listen(reader), name="file writes")
-            return self._writer
+            self._socket = ours
+            asyncio.get_running_loop().add_reader(ours, self._take_replies, ours)
+            return ours
 
-    async def _listen(self, reader: asyncio.StreamReader) -> None:
-        """Take replies in until the process ends."""
-        decoder = msgspec.msgpack.Decoder(Reply)
-        with contextlib.suppress(asyncio.IncompleteReadError, OSError):
-            while True:
-                length = int.from_bytes(await reader.readexactly(LENGTH_BYTES), "big")
-                reply = decoder.decode(await reader.readexactly(length))
-                done = self._waiting.get(reply.number)
-                if done is None or done.done():
-                    continue
-                if reply.error is None:
-                    done.set_result(None)
-                else:
-                    done.set_exception(_ERRORS.get(reply.error, Unavailable)(reply.message))
-        writer, self._writer = self._writer, None
-        if writer is not None:
-            writer.close()
-        if self._waiting:
-            _log.warning("the process that writes files ended", writes=len(self._waiting))
-        for done in self._waiting.values():
-            if not done.done():
-                done.set_exception(Unavailable("the process that writes files ended"))
+    def _take_replies(self, connection: socket.socket) -> None:
+        """Take replies in; nothing to read from a socket that is readable means that the process has ended."""
+        while True:
+            try:
+                message = connection.recv(MESSAGE_BYTES_MAX)
+            except BlockingIOError:
+                return
+            except OSError:
+                message = b""
+            if not message:
+                if connection is self._socket:
+                    self._end()
+                return
+            reply = self._decoder.decode(message)
+            under_way = self._under_way.pop(reply.number)
+            self._arena.give_back(under_way.start)
+            if under_way.done.done():
+                continue  # whoever asked has gone
+            if reply.error is None:
+                under_way.done.set_result(None)
+            else:
+                under_way.done.set_exception(_ERRORS.get(reply.error, Unavailable)(reply.message))
+
+    def _end(self) -> None:
+        """The process has ended: say so to all who wait, and start another for the next write."""
+        connection, self._socket = self._socket, None
+        if connection is None:
+            return
+        asyncio.get_running_loop().remove_reader(connection)
+        connection.close()
+        if self._under_way:
+            _log.warning("the process that writes files ended", writes=len(self._under_way))
+        left, self._under_way = self._under_way, {}
+        for under_way in left.values():
+            self._arena.give_back(under_way.start)
+            if not under_way.done.done():
+                under_way.done.set_exception(Unavailable("the process that writes files ended"))
+
+
+def _sent(connection: socket.socket, message: bytes) -> bool:
+    """Whether the process will take it; not when it is too far behind, or has just ended."""
+    if len(message) > MESSAGE_BYTES_MAX:
+        return False
+    try:
+        connection.send(message)
+    except OSError:
+        return False
+    return True

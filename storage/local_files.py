@@ -1,7 +1,8 @@
 """Files on a local or mounted POSIX file system.
 
 A new file is written under a hidden name in its folder, synced, and then linked to its own name: `link` fails when the
-name is taken, where `rename` would overwrite, and nobody ever sees half a file. The folder is synced last.
+name is taken, where `rename` would overwrite, and nobody ever sees half a file. The folder is synced last. Files that
+come together (`create_all`) have names that nobody looks for yet, and are written under these.
 """
 
 # Flags, descriptors and link counts are the point here; pathlib hides them.
@@ -11,12 +12,15 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import math
 import os
 import stat
+import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, NoReturn, Self
+from functools import partial
+from typing import Final, NoReturn, Self, TypeAlias
 
 from firn.model.errors import (
     AlreadyExists,
@@ -33,7 +37,11 @@ from firn.storage.locations import FILE_SCHEME, normalize, scheme_of
 TEMPORARY_PREFIX: Final = ".firn-"
 """Hidden files with this prefix are of writes that were interrupted; an orphan sweep may take them."""
 
-PARALLEL_WRITES: Final = 8
+PARALLEL_WRITES: Final = 32
+
+FAST_SYNC_S: Final = 0.001
+
+Bytes: TypeAlias = bytes | memoryview
 
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV})
 _BAD_NAMES = frozenset(
@@ -50,6 +58,8 @@ class LocalFiles:
     def __init__(self, *, fsync: Callable[[int], None] = os.fsync) -> None:
         self._fsync = fsync
         self._pool = ThreadPoolExecutor(PARALLEL_WRITES, thread_name_prefix="firn-files")
+        self._sync_s = math.inf
+        """How long a sync took the last time."""
 
     def read(self, location: str, *, bytes_max: int) -> bytes:
         with _Regular(location) as file:
@@ -64,45 +74,54 @@ class LocalFiles:
                 raise CorruptFile(location, f"has {file.size} bytes, and {offset + length} were expected")
             return file.read(offset=offset, length=length)
 
-    def create(self, location: str, data: bytes) -> None:
+    def create(self, location: str, data: Bytes) -> None:
         path = _path(location)
         self._link_new(location, path, data)
         self._sync_folder(location, os.path.dirname(path))
 
-    def create_all(self, files: Sequence[tuple[str, bytes]]) -> None:
-        """As the port says, but in one round: everything gets its name, then all files and folders are synced at once.
+    def create_all(self, files: Sequence[tuple[str, Bytes]]) -> None:
+        """As the port says, in one round: everything is written, then all files and folders are synced at once.
 
         So a machine that dies in between may leave a file under its name that is not whole. Names that come in company
         are new, and nothing refers to them before this returns.
         """
-        if len(files) == 1:
-            self.create(*files[0])
+        if len(files) < 2:
+            for location, data in files:
+                self.create(location, data)
             return
         paths = [_path(location) for location, _ in files]
         with contextlib.ExitStack() as stack:
-            opened = [
-                stack.enter_context(self._named_open(location, path, data))
-                for (location, data), path in zip(files, paths, strict=True)
-            ]
+            syncs = []
+            for (location, data), path in zip(files, paths, strict=True):
+                descriptor = stack.enter_context(self._named_open(location, path, data))
+                syncs.append(partial(self._sync_named, location, path, descriptor))
             folders = {os.path.dirname(path): location for (location, _), path in zip(files, paths, strict=True)}
-            syncs = [
-                self._pool.submit(self._sync_named, location, path, descriptor)
-                for (location, _), path, descriptor in zip(files, paths, opened, strict=True)
-            ]
-            syncs += [self._pool.submit(self._sync_folder, location, folder) for folder, location in folders.items()]
-            _first_error(sync.exception for sync in syncs)
+            syncs += [partial(self._sync_folder, location, folder) for folder, location in folders.items()]
+            found = self._all_synced(syncs)
+        for error in found:
+            if error is not None:
+                raise error
+
+    def _all_synced(self, syncs: Sequence[Callable[[], None]]) -> list[BaseException | None]:
+        """Run all; each one's error. At once, unless the disk is so fast that waking threads takes longer."""
+        own, *others = syncs
+        at_once = self._sync_s > FAST_SYNC_S
+        under_way = [self._pool.submit(sync) for sync in others] if at_once else []
+        started = time.perf_counter()
+        first = _error_of(own)
+        self._sync_s = time.perf_counter() - started
+        return [first, *(sync.exception() for sync in under_way), *(map(_error_of, others) if not at_once else ())]
 
     @contextlib.contextmanager
-    def _named_open(self, location: str, path: str, data: bytes) -> Iterator[int]:
+    def _named_open(self, location: str, path: str, data: Bytes) -> Iterator[int]:
         """Write a file under its own name, not yet synced; its descriptor meanwhile."""
-        temporary, descriptor = self._open_temporary(location, path)
+        descriptor = self._open_new(location, path)
         try:
             try:
                 _write(descriptor, data)
             except OSError as error:
-                _discard(temporary)
+                _discard(path)
                 _raise(location, error)
-            self._link(location, temporary, path)
             yield descriptor
         finally:
             os.close(descriptor)
@@ -154,7 +173,7 @@ class LocalFiles:
         """Stop the writing threads."""
         self._pool.shutdown()
 
-    def _link_new(self, location: str, path: str, data: bytes) -> None:
+    def _link_new(self, location: str, path: str, data: Bytes) -> None:
         self._link(location, self._write_temporary(location, path, data), path)
 
     def _link(self, location: str, temporary: str, path: str) -> None:
@@ -174,7 +193,7 @@ class LocalFiles:
         finally:
             _discard(temporary)
 
-    def _write_temporary(self, location: str, path: str, data: bytes) -> str:
+    def _write_temporary(self, location: str, path: str, data: Bytes) -> str:
         """Write and sync `data` under a hidden name beside `path`; its name. After any error nothing is left."""
         temporary, descriptor = self._open_temporary(location, path)
         try:
@@ -193,15 +212,20 @@ class LocalFiles:
 
     def _open_temporary(self, location: str, path: str) -> tuple[str, int]:
         """A new hidden file beside `path`: its name and its descriptor."""
-        folder = os.path.dirname(path)
-        temporary = f"{folder}/{TEMPORARY_PREFIX}{uuid.uuid4().hex}.tmp"
+        temporary = f"{os.path.dirname(path)}/{TEMPORARY_PREFIX}{uuid.uuid4().hex}.tmp"
+        return temporary, self._open_new(location, temporary)
+
+    def _open_new(self, location: str, path: str) -> int:
+        """The descriptor of a new, empty file, whose folder is made where it is missing."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
             try:
-                return temporary, os.open(temporary, flags, 0o666)
+                return os.open(path, flags, 0o666)
             except FileNotFoundError:
-                self._make_folder(folder)
-                return temporary, os.open(temporary, flags, 0o666)
+                self._make_folder(os.path.dirname(path))
+                return os.open(path, flags, 0o666)
+        except FileExistsError as error:
+            raise AlreadyExists(location) from error
         except OSError as error:
             _raise(location, error)
 
@@ -269,7 +293,7 @@ class _Regular:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def _write(descriptor: int, data: bytes) -> None:
+def _write(descriptor: int, data: Bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[os.write(descriptor, view) :]
@@ -298,11 +322,12 @@ def _scanned(prefix: str, folder: str) -> list[tuple[str, os.stat_result]]:
     return sorted(found, key=lambda item: item[0])
 
 
-def _first_error(waits: Iterable[Callable[[], BaseException | None]]) -> None:
-    """Wait for all, then raise the first error by the order of submission."""
-    for error in [wait() for wait in list(waits)]:
-        if error is not None:
-            raise error
+def _error_of(work: Callable[[], None]) -> BaseException | None:
+    try:
+        work()
+    except BaseException as error:  # noqa: BLE001 - the caller raises it, when the others have ended
+        return error
+    return None
 
 
 def _discard(temporary: str) -> None:

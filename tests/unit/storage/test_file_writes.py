@@ -15,9 +15,10 @@ import msgspec
 import pytest
 
 from firn.model.errors import AlreadyExists, InvalidInput, Unavailable
-from firn.storage.file_writes import LENGTH_BYTES, PROGRAM, ProcessWrites, Request
+from firn.storage.file_writes import PROGRAM, ProcessWrites, Request
 from firn.storage.local_files import LocalFiles
 from firn.storage.memory_files import MemoryFiles
+from firn.storage.shared_arena import ALIGNMENT, SharedArena
 
 
 @asynccontextmanager
@@ -106,13 +107,15 @@ async def test_other_stores_are_written_to_in_a_thread():
 
 
 def test_the_process_ends_quietly_when_its_daemon_is_killed_with_answers_unread(tmp_path):
-    ours, theirs = socket.socketpair()
-    with theirs:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs, SharedArena(4096) as arena:
+        descriptors = (theirs.fileno(), arena.descriptor)
         process = subprocess.Popen(
-            [sys.executable, "-m", PROGRAM, str(theirs.fileno())], pass_fds=[theirs.fileno()], stderr=subprocess.PIPE
+            [sys.executable, "-m", PROGRAM, *map(str, descriptors)], pass_fds=descriptors, stderr=subprocess.PIPE
         )
-    head = msgspec.msgpack.encode(Request(0, (f"{tmp_path}/a",), (1,)))
-    ours.sendall(len(head).to_bytes(LENGTH_BYTES, "big") + head + b"1")
+        start = arena.put([b"1"])
+        assert start is not None
+    ours.sendall(msgspec.msgpack.encode(Request(0, start, (f"{tmp_path}/a",), (1,))))
     assert select.select([ours], [], [], 20)[0]  # the answer is there, and is never read
     ours.close()
     _, said = process.communicate(timeout=20)
@@ -128,3 +131,49 @@ async def test_a_disk_that_hangs_does_not_keep_a_daemon_from_ending(tmp_path, mo
     process = writes._process
     assert process is not None
     assert await asyncio.wait_for(process.wait(), 20) == -signal.SIGKILL
+
+
+async def test_what_does_not_fit_into_the_shared_memory_or_a_message_is_written_in_a_thread(tmp_path, monkeypatch):
+    monkeypatch.setattr("firn.storage.file_writes.ARENA_BYTES", 4096)
+    long = [(f"{tmp_path}/{'n' * 200}/{n}", b"x") for n in range(400)]
+    async with process_writes(LocalFiles()) as writes:
+        await writes.create_all([(f"{tmp_path}/large", b"x" * 5000)])
+        await writes.create_all(long)
+        assert not writes._under_way
+        assert writes._arena.put([b"x" * 4096]) == 0  # all of it is free again
+    assert (tmp_path / "large").read_bytes() == b"x" * 5000
+    assert len(list((tmp_path / ("n" * 200)).iterdir())) == 400
+
+
+async def test_memory_stays_taken_until_the_process_has_answered_whoever_has_gone(tmp_path, monkeypatch):
+    monkeypatch.setattr("firn.storage.file_writes.ARENA_BYTES", 4096)
+    async with process_writes(LocalFiles()) as writes:
+        await writes.create_all([(f"{tmp_path}/before", b"1")])
+        os.kill(process_of(writes), signal.SIGSTOP)
+        gone = asyncio.create_task(writes.create_all([(f"{tmp_path}/gone", b"first" * 100)]))
+        await asyncio.sleep(0.05)
+        gone.cancel()
+        other = asyncio.create_task(writes.create_all([(f"{tmp_path}/other", b"other" * 100)]))
+        await asyncio.sleep(0.05)
+        os.kill(process_of(writes), signal.SIGCONT)
+        await other
+        for _ in range(500):
+            if not writes._under_way:
+                break
+            await asyncio.sleep(0.01)
+        assert writes._arena.put([b"x" * 4096]) == 0
+    assert (tmp_path / "gone").read_bytes() == b"first" * 100
+    assert (tmp_path / "other").read_bytes() == b"other" * 100
+
+
+def test_the_lowest_place_that_is_large_enough_is_taken_and_free_ones_join():
+    with SharedArena(10 * ALIGNMENT) as arena:
+        starts = [arena.put([b"x" * size]) for size in (1, 3 * ALIGNMENT, ALIGNMENT + 1, 0)]
+        assert starts == [0, ALIGNMENT, 4 * ALIGNMENT, 6 * ALIGNMENT]
+        assert arena.put([b"x" * 4 * ALIGNMENT]) is None
+        arena.give_back(ALIGNMENT)
+        assert arena.put([b"ab", b"c"]) == ALIGNMENT
+        assert os.pread(arena.descriptor, 3, ALIGNMENT) == b"abc"
+        for start in (6 * ALIGNMENT, 0, 4 * ALIGNMENT, ALIGNMENT):
+            arena.give_back(start)
+        assert arena.put([b"x" * 10 * ALIGNMENT]) == 0

@@ -1,0 +1,48 @@
+"""Waiting a little for the writers who have just been answered, to have what they send next in the next batch.
+
+Writers who send the next intent when they hear of the last fall into two groups otherwise, and each batch has one of
+them: half as large, and each writer waits for two. Whoever waits in vain stops waiting for a while: a table whose
+writers do not come back loses next to nothing. See docs/decisions/0009-speed.md.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+PART: Final = 0.4
+"""Of the time that the last batch took: the longest wait."""
+
+WAIT_S_MAX: Final = 0.01
+
+ENOUGH: Final = 128
+"""Intents that are a batch worth its fixed cost: nobody is waited for."""
+
+PASSES_AFTER_NONE: Final = 16
+"""Batches that begin without waiting after one wait that brought nothing."""
+
+
+class Gathering:
+    """When the next batch of a lane begins. Times are of the monotonic clock, in seconds."""
+
+    def __init__(self) -> None:
+        self._expected = 0
+        self._ends_at = 0.0
+        self._passes = 0
+
+    def batch_ended(self, *, began_at: float, now: float, answered: int, queued: int) -> None:
+        """A batch with `answered` intents is done, and `queued` others came meanwhile."""
+        self._expected = min(answered + queued, ENOUGH)
+        self._ends_at = now + min(WAIT_S_MAX, PART * (now - began_at))
+        if self._passes:
+            self._passes -= 1
+            self._expected = 0
+
+    def wait_s(self, *, queued: int, now: float) -> float:
+        """How long to wait at most for more than the `queued`; 0 when the next batch is to begin."""
+        return 0.0 if queued >= self._expected else max(0.0, self._ends_at - now)
+
+    def waited(self, *, gained: int) -> None:
+        """A wait is over that brought `gained` intents."""
+        self._expected = 0
+        if not gained:
+            self._passes = PASSES_AFTER_NONE

@@ -1,0 +1,54 @@
+"""When the next batch begins: after those who were just answered have come back, or soon."""
+
+from __future__ import annotations
+
+from firn.coordinator.gathering import ENOUGH, PART, PASSES_AFTER_NONE, WAIT_S_MAX, Gathering
+
+
+def ended(
+    gathering: Gathering, *, answered: int = 8, queued: int = 8, took_s: float = 0.010, now: float = 100.0
+) -> None:
+    gathering.batch_ended(began_at=now - took_s, now=now, answered=answered, queued=queued)
+
+
+def test_those_who_were_answered_are_waited_for_a_part_of_what_the_batch_took():
+    gathering = Gathering()
+    ended(gathering)
+    assert gathering.wait_s(queued=8, now=100.0) == PART * 0.010
+    assert gathering.wait_s(queued=15, now=100.001) == PART * 0.010 - 0.001
+    assert gathering.wait_s(queued=15, now=100.010) == 0
+
+
+def test_nobody_is_waited_for_when_all_are_back_or_there_are_enough():
+    gathering = Gathering()
+    ended(gathering)
+    assert gathering.wait_s(queued=16, now=100.0) == 0
+    ended(gathering, answered=1000, queued=ENOUGH)
+    assert gathering.wait_s(queued=ENOUGH, now=100.0) == 0
+
+
+def test_one_writer_alone_and_a_first_batch_wait_for_nobody():
+    gathering = Gathering()
+    assert gathering.wait_s(queued=1, now=100.0) == 0
+    ended(gathering, answered=1, queued=0)
+    assert gathering.wait_s(queued=1, now=100.0) == 0
+
+
+def test_a_long_batch_is_no_reason_to_wait_long():
+    gathering = Gathering()
+    ended(gathering, took_s=5.0)
+    assert gathering.wait_s(queued=8, now=100.0) == WAIT_S_MAX
+
+
+def test_whoever_waited_in_vain_passes_for_some_batches():
+    gathering = Gathering()
+    ended(gathering)
+    gathering.waited(gained=0)
+    for _ in range(PASSES_AFTER_NONE):
+        ended(gathering)
+        assert gathering.wait_s(queued=8, now=100.0) == 0
+    ended(gathering)
+    assert gathering.wait_s(queued=8, now=100.0) > 0
+    gathering.waited(gained=3)
+    ended(gathering)
+    assert gathering.wait_s(queued=8, now=100.0) > 0
