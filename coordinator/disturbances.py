@@ -8,6 +8,7 @@ with its commit.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
@@ -44,11 +45,15 @@ INTENTS_LISTED_MAX: Final = 20
 
 
 class Landing(msgspec.Struct, frozen=True, eq=False):
-    """A batch that was committed: what it did, and by whom. `under` are reservations by the intents that named them."""
+    """A batch that was committed: what it did, and by whom. `under` are reservations by the intents that named them.
+
+    `at` is when, by the monotonic clock (s).
+    """
 
     working: Working
     segment: Segment
     under: dict[str, str]
+    at: float
 
 
 class Touched(msgspec.Struct, frozen=True):
@@ -77,7 +82,7 @@ class Disturbances:
         intents = [pending.decoded.intent for pending in pendings]
         under = {i.intent_id: i.reservation_id for i in intents if i.reservation_id is not None}
         if working.snapshots or under:
-            self._queue.append(Landing(working, segment, under))
+            self._queue.append(Landing(working, segment, under, time.monotonic()))
             self._arrived.set()
 
     async def run(self) -> None:
@@ -102,13 +107,16 @@ class Disturbances:
             return
         told: dict[str, Disturbance] = {}
         ended: set[str] = set()
+        now = time.monotonic()
         for landing in landings:
             ended |= _ended_by(landing)
+            landed_ms = board.now_ms - (now - landing.at) * 1000  # by Redis's clock, as reservations are
             for one in board.reservations:
-                if one.reservation_id not in told:
-                    found = await asyncio.to_thread(self._disturbance, one, landing)
-                    if found is not None:
-                        told[one.reservation_id] = found
+                if one.reservation_id in told or (one.base_snapshot_id is None and landed_ms < one.begun_ms):
+                    continue  # what came before work without a base began was there for whoever planned it
+                found = await asyncio.to_thread(self._disturbance, one, landing)
+                if found is not None:
+                    told[one.reservation_id] = found
         told = {one: disturbance for one, disturbance in told.items() if one not in ended}
         if ended:
             await self._reservations.end(table, *ended)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from firn.coordinator.gathering import ENOUGH, PART, PASSES_AFTER_NONE, WAIT_S_MAX, Gathering
 
 
@@ -14,8 +16,8 @@ def ended(
 def test_those_who_were_answered_are_waited_for_a_part_of_what_the_batch_took():
     gathering = Gathering()
     ended(gathering)
-    assert gathering.wait_s(queued=8, now=100.0) == PART * 0.010
-    assert gathering.wait_s(queued=15, now=100.001) == PART * 0.010 - 0.001
+    assert gathering.wait_s(queued=8, now=100.0) == pytest.approx(PART * 0.010)
+    assert gathering.wait_s(queued=15, now=100.001) == pytest.approx(PART * 0.010 - 0.001)
     assert gathering.wait_s(queued=15, now=100.010) == 0
 
 
@@ -37,7 +39,7 @@ def test_one_writer_alone_and_a_first_batch_wait_for_nobody():
 def test_a_long_batch_is_no_reason_to_wait_long():
     gathering = Gathering()
     ended(gathering, took_s=5.0)
-    assert gathering.wait_s(queued=8, now=100.0) == WAIT_S_MAX
+    assert gathering.wait_s(queued=8, now=100.0) == pytest.approx(WAIT_S_MAX)
 
 
 def test_whoever_waited_in_vain_passes_for_some_batches():

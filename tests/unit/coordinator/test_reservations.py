@@ -312,3 +312,18 @@ async def test_a_redis_without_reservations_costs_no_commit_anything() -> None:
         await bench.commit(ExpireSnapshots(intent_id=new_id(), table=TABLE, older_than_ms=2**62))
         await bench.commit(append("b"))
     assert StreamNames().book(TABLE) == "firn:book:db.events"
+
+
+async def test_what_landed_just_before_work_without_a_base_began_does_not_disturb_it() -> None:
+    bench = Workbench()
+    reservations = Reservations(bench.streams)
+    async with bench.daemon():
+        await bench.commit(create())
+        await bench.commit(append("a"))
+        await asyncio.sleep(0.003)  # so that the clock, which counts milliseconds, has gone on
+        late = await granted(reservations, Scope())  # the commit has not been compared with reservations yet
+        touching = await bench.commit(append("b"))
+        await disturbed(reservations, late)
+        board = await reservations.of(TABLE)
+    assert (told := board.find(late)) is not None
+    assert [one.snapshot_id for one in told.disturbances] == [touching.snapshot_id]
