@@ -6,12 +6,15 @@ file. A column of unique values is larger so, by up to a half, and slower to wri
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+FEW_ROWS: Final = 1_000
+"""Of fewer rows every column gets a dictionary: it is small."""
 
 SAMPLE_VALUES: Final = 64 * 1024
 """Values of a column that are looked at, in `SAMPLE_PLACES` places of a row group."""
@@ -22,17 +25,17 @@ _LENGTH_BYTES: Final = 4
 """Bytes that Parquet puts before a value of any length."""
 
 
-def dictionary_columns(rows: pa.Table) -> list[str]:
+def dictionary_columns(rows: pa.Table, *, always: Collection[str] = ()) -> list[str]:
     """The paths of columns, as Parquet names them, that a dictionary makes smaller as far as some of `rows` tell.
 
-    Columns inside others are among them unseen.
+    Columns inside others are among them unseen, and so are those named in `always`.
     """
     sample = _sample(rows)
     found: list[str] = []
     for field, column in zip(rows.schema, sample.columns, strict=True):
         if pa.types.is_nested(_storage(field.type)):
             found += _leaves(field.type, field.name)
-        elif _repeats(column):
+        elif field.name in always or rows.num_rows < FEW_ROWS or _repeats(column):
             found.append(field.name)
     return found
 

@@ -133,7 +133,9 @@ class ParquetFileWriter:
     def _begun(self, first: pa.Table | None) -> pq.ParquetWriter:
         """The writer, which is made for the first rows: they say which columns are worth a dictionary."""
         if self._writer is None:
-            dictionaries = [] if first is None else dictionary_columns(first)
+            # Iceberg's Java reader (1.11) fails over plain decimals of a column that has a default.
+            always = {field.name for field in self._schema.fields if field.initial_default is not None}
+            dictionaries = [] if first is None else dictionary_columns(first, always=always)
             self._writer = pq.ParquetWriter(
                 self._sink, self._arrow, use_dictionary=dictionaries or False, **self._settings
             )

@@ -30,6 +30,7 @@ MANY = 200_000
         (["", None] * 500, pa.string(), True),
         ([None] * 1_000, pa.int64(), True),
         ([], pa.int64(), True),
+        (range(100), pa.int64(), True),  # too few to matter
         ([True, False] * 500, pa.bool_(), False),
         ([decimal.Decimal(at) for at in range(1_000)], pa.decimal128(20, 0), False),
         ([at.to_bytes(16, "big") for at in range(1_000)], pa.binary(16), False),
@@ -43,6 +44,11 @@ def test_a_column_is_judged_by_its_values(values: Any, type: pa.DataType, repeat
     else:
         column = pa.array(values, type)
     assert dictionary_columns(pa.table({"a.b": column})) == (["a.b"] if repeats else [])
+
+
+def test_a_column_can_be_named_to_have_one() -> None:
+    rows = pa.table({"a": range(1_000), "b": range(1_000)})
+    assert dictionary_columns(rows, always={"b"}) == ["b"]
 
 
 def test_a_large_row_group_is_judged_by_several_places() -> None:
