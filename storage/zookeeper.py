@@ -34,7 +34,6 @@ from firn.model.errors import (
     Unavailable,
     UnknownOutcome,
 )
-from firn.storage.kazoo_results import PromptHandler
 from firn.storage.sessions import (
     MULTI_ANY_VERSION,
     Check,
@@ -117,7 +116,6 @@ class ZooKeeperSession:
             keyfile_password=options.tls_key_password,
             verify_certs=options.tls_verify,
             check_hostname=options.tls_verify,
-            handler=PromptHandler(),
         )
         self._client.add_listener(self._on_kazoo_state)
         self._state: SessionState = "lost"
