@@ -38,11 +38,9 @@ class Membership:
 
     async def join(self, member_id: str, info: bytes = b"") -> None:
         """Become a member. `AlreadyExists` when another session has that id: ids are unique per process."""
-        await self._session.ensure_path(MEMBERS)
-        await self._session.ensure_path(SHARDS)
-        if not await self._claim(f"{MEMBERS}/{encode_name(member_id)}", info):
-            raise AlreadyExists(f"member {member_id!r} is there already, with another session")
-        self._member_id, self._info = member_id, info
+        self._info = info
+        await self._enter(member_id)
+        self._member_id = member_id
 
     async def restate(self, info: bytes) -> None:
         """Say something else of this member than when it joined; also after a session that is being made anew."""
@@ -121,6 +119,16 @@ class Membership:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
+    async def _enter(self, member_id: str) -> None:
+        await self._session.ensure_path(MEMBERS)
+        await self._session.ensure_path(SHARDS)
+        path, said = f"{MEMBERS}/{encode_name(member_id)}", self._info
+        if not await self._claim(path, said):
+            raise AlreadyExists(f"member {member_id!r} is there already, with another session")
+        if self._info != said:  # restated meanwhile, when there was no node
+            with contextlib.suppress(NotFound):
+                await self._session.set(path, self._info, version=MULTI_ANY_VERSION)
+
     async def _below(self, folder: str) -> list[str]:
         try:
             return await self._session.children(folder)
@@ -172,7 +180,7 @@ class Membership:
     async def _rejoin(self, member_id: str) -> None:
         while self._session.state == "connected":
             try:
-                await self.join(member_id, self._info)
+                await self._enter(member_id)
             except AlreadyExists as error:
                 # The node of the session that was lost; the server is about to remove it.
                 _log.info("membership.waiting-for-old-session", error=str(error))
