@@ -49,13 +49,17 @@ class Shard(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
 
 
 class Fleet(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
-    """Daemons, shards, tables that are paused, and what is wrong (`troubles`, in words)."""
+    """Daemons, shards, tables that are paused, and what is wrong (`troubles`, in words).
+
+    Without `zookeeper_answers`, nobody knows what daemons and tables there are: none are listed.
+    """
 
     members: tuple[Member, ...]
     shards: tuple[Shard, ...]
     tables: int
     troubles: tuple[str, ...]
     paused: dict[str, Pause] = {}
+    zookeeper_answers: bool = True
 
     @property
     def waiting(self) -> int:
@@ -102,7 +106,7 @@ async def fleet_of(
             troubles.append(f"{member.id}: and {member.troubles_in_all - len(member.troubles)} more tables")
     return Fleet(
         members=tuple(members), shards=tuple(looked_at), tables=len(tables), troubles=tuple(dict.fromkeys(troubles)),
-        paused=paused,
+        paused=paused, zookeeper_answers=known is not None,
     )  # fmt: skip
 
 

@@ -165,7 +165,7 @@ async def _start(settings: Settings, stack: contextlib.AsyncExitStack) -> tuple[
     """The daemon at work, and its URL; `stack` gets what ends it and its connections."""
     connections = await stack.enter_async_context(connect(settings))
     writes: FileWrites = ThreadWrites(connections.files)
-    if scheme_of(settings.warehouse.location) == FILE_SCHEME:
+    if scheme_of(settings.warehouse.location) == FILE_SCHEME and sys.platform == "linux":
         writes = in_process = ProcessWrites(connections.files)
         stack.push_async_callback(in_process.close)
     daemon = Daemon(

@@ -47,7 +47,8 @@ def status(reach: Reach, *, every: bool) -> int:
         )  # fmt: skip
     reach.output.say(_headline(fleet))
     reach.output.say()
-    reach.output.grid(DAEMON_COLUMNS, (_daemon_row(fleet, i) for i in range(len(fleet.members))), empty="no daemons")
+    no_daemons = "no daemons" if fleet.zookeeper_answers else "daemons not known: ZooKeeper does not answer"
+    reach.output.grid(DAEMON_COLUMNS, (_daemon_row(fleet, i) for i in range(len(fleet.members))), empty=no_daemons)
     shards = [shard for shard in fleet.shards if every or _is_of_interest(shard)]
     if shards:
         reach.output.say()
@@ -133,7 +134,8 @@ def _headline(fleet: Fleet) -> str:
     state = "trouble" if fleet.troubles else "good"
     daemons, tables = plural(len(fleet.members), "daemon"), plural(fleet.tables, "table or view", "tables and views")
     paused = f" ({len(fleet.paused)} paused)" if fleet.paused else ""
-    return f"{state}: {daemons}, {tables}{paused}, {plural(fleet.waiting, 'intent')} not settled{oldest}"
+    there = f"{daemons}, {tables}{paused}" if fleet.zookeeper_answers else "daemons and tables not known"
+    return f"{state}: {there}, {plural(fleet.waiting, 'intent')} not settled{oldest}"
 
 
 def _daemon_row(fleet: Fleet, position: int) -> tuple[object, ...]:
