@@ -18,6 +18,7 @@ from firn.model.errors import Unavailable
 
 LOOPBACK = "127.0.0.1"
 START_SECONDS_MAX = 30.0
+PAUSE_S_MAX = 1.0
 STOP_SECONDS_MAX = 10.0
 POLL_SECONDS = 0.02
 FOLDER_WAIT_SECONDS_MAX = 5.0  # for the server of a firn that was just killed to be gone, too
@@ -145,6 +146,7 @@ class EmbeddedServer(ABC):
         """Stop the server's clock: it keeps its connections and answers nothing until `resume`."""
         if self._process is not None:
             self._process.signal(signal.SIGSTOP)
+            _wait_until_stopped(self.pid)
 
     def resume(self) -> None:
         """Let a paused server go on."""
@@ -244,3 +246,14 @@ def _lock(folder: Path) -> Iterator[int]:
         yield fd
     finally:
         os.close(fd)
+
+
+def _wait_until_stopped(pid: int) -> None:
+    """Wait for threads that were at work when their process was told to stop. Only Linux says when all stand still."""
+    tasks = Path(f"/proc/{pid}/task")
+    ends_at = time.monotonic() + PAUSE_S_MAX
+    while tasks.is_dir() and time.monotonic() < ends_at:
+        with contextlib.suppress(OSError):  # a thread that has just ended
+            if all((task / "stat").read_text().rpartition(")")[2].split()[0] in "Tt" for task in tasks.iterdir()):
+                return
+        time.sleep(0.001)
