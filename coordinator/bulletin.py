@@ -51,7 +51,8 @@ class Bulletin:
         return self._said
 
     async def run(self) -> None:
-        """Keep the notice true, until cancelled."""
+        """Keep the notice true, until cancelled. The log hears once of a ZooKeeper that does not take it."""
+        refused = False
         while True:
             await asyncio.sleep(LOOK_S)
             notice = self._notice()
@@ -60,9 +61,11 @@ class Bulletin:
             try:
                 await self._membership.restate(notice)
             except FirnError as error:
-                self._log.warning("notice not changed", reason=str(error))
+                if not refused:
+                    self._log.warning("notice not changed", reason=str(error))
+                refused = True
             else:
-                self._said = notice
+                self._said, refused = notice, False
 
     def _notice(self) -> bytes:
         troubles = self._lanes.troubles

@@ -6,11 +6,13 @@ import asyncio
 
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 
 from firn.coordinator import bulletin
 from firn.coordinator.bulletin import TROUBLES_MAX, Notice, notice_in
 from firn.coordinator.fleet import notices
 from firn.coordinator.version import VERSION
+from firn.model.errors import Unavailable
 from firn.model.trouble import WHY_CHARACTERS_MAX
 from firn.storage.membership import Membership
 from tests.unit.coordinator.workbench import Workbench
@@ -52,3 +54,29 @@ async def test_a_daemon_that_is_well_says_its_version_and_nothing_else() -> None
     async with bench.daemon("a"):
         said = (await notices(Membership(bench.zookeeper.connect())))["a"]
     assert msgspec.to_builtins(said) == {"version": VERSION, "http": None, "troubles": (), "troubles-in-all": 0}
+
+
+async def test_a_zookeeper_that_does_not_take_it_is_logged_once_and_asked_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(bulletin, "LOOK_S", 0.02)
+    restate, asked = Membership.restate, 0
+
+    async def refusing(membership: Membership, info: bytes) -> None:
+        nonlocal asked
+        asked += 1
+        if asked < 5:
+            raise Unavailable("the session is suspended")
+        await restate(membership, info)
+
+    monkeypatch.setattr(Membership, "restate", refusing)
+    bench = Workbench()
+    with capture_logs() as logs:
+        async with bench.daemon("a") as daemon:
+            daemon.lanes.found_unreadable("db.t", "/data/x")
+            membership = Membership(bench.zookeeper.connect())
+            async with asyncio.timeout(10):
+                while not (await notices(membership))["a"].troubles:  # noqa: ASYNC110 - nothing tells
+                    await asyncio.sleep(0.02)
+            await membership.close()
+    assert [line["reason"] for line in logs if line["event"] == "notice not changed"] == ["the session is suspended"]
