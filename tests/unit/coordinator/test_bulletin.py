@@ -56,7 +56,7 @@ async def test_a_daemon_that_is_well_says_its_version_and_nothing_else() -> None
     assert msgspec.to_builtins(said) == {"version": VERSION, "http": None, "troubles": (), "troubles-in-all": 0}
 
 
-async def test_a_zookeeper_that_does_not_take_it_is_logged_once_and_asked_again(
+async def test_a_zookeeper_that_does_not_take_it_is_logged_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(bulletin, "LOOK_S", 0.02)
