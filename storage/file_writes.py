@@ -147,7 +147,8 @@ class ProcessWrites:
                 _log.warning("the process that writes files is killed", pid=self._process.pid, seconds=CLOSE_S)
                 self._process.kill()
                 await self._process.wait()
-            self._end()
+            if self._socket is not None:
+                self._take_replies(self._socket)  # up to its end
         self._arena.close()
 
     async def _start(self) -> socket.socket:

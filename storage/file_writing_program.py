@@ -63,12 +63,9 @@ def main() -> None:
     """Serve the daemon at the other end of the socket."""
     for ignored in (signal.SIGINT, signal.SIGTERM):  # a terminal sends them to the daemon, which ends in good order
         signal.signal(ignored, signal.SIG_IGN)
-    with (
-        socket.socket(fileno=int(sys.argv[1])) as connection,
-        mmap.mmap(int(sys.argv[2]), 0, access=mmap.ACCESS_READ) as memory,
-        memoryview(memory) as view,
-    ):
-        _Service(connection, view).serve()
+    memory = memoryview(mmap.mmap(int(sys.argv[2]), 0, access=mmap.ACCESS_READ))  # ends with the process
+    with socket.socket(fileno=int(sys.argv[1])) as connection:
+        _Service(connection, memory).serve()
 
 
 if __name__ == "__main__":

@@ -20,6 +20,10 @@ from firn.storage.local_files import LocalFiles
 from firn.storage.memory_files import MemoryFiles
 from firn.storage.shared_arena import ALIGNMENT, SharedArena
 
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="memory is shared by memfd_create, which only Linux has"
+)
+
 
 @asynccontextmanager
 async def process_writes(files):
@@ -177,3 +181,13 @@ def test_the_lowest_place_that_is_large_enough_is_taken_and_free_ones_join():
         for start in (6 * ALIGNMENT, 0, 4 * ALIGNMENT, ALIGNMENT):
             arena.give_back(start)
         assert arena.put([b"x" * 10 * ALIGNMENT]) == 0
+
+
+async def test_the_process_ends_quietly_after_a_write_that_failed(tmp_path, capfd):
+    async with process_writes(LocalFiles()) as writes:
+        (tmp_path / "taken").write_bytes(b"")
+        with pytest.raises(AlreadyExists):
+            await writes.create_all([(f"{tmp_path}/new", b"1"), (f"{tmp_path}/taken", b"2")])
+        process = writes._process
+    assert process is not None
+    assert (process.returncode, capfd.readouterr().err) == (0, "")
