@@ -29,6 +29,8 @@ from firn.model.errors import CorruptFile, Fenced, FirnError, InvalidInput, Misc
 
 BACKOFF_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 """Waits after a failure that says nothing about the intents (a server does not answer)."""
+FAILURES_PER_WARNING = 10
+"""A batch that waits says so at once, then every 20 s or so: a server that is away must not fill the log of all lanes."""
 
 
 class Lane:
@@ -178,7 +180,8 @@ class Lane:
             except (Unavailable, Fenced, Misconfigured, OSError) as error:
                 self._commits.doubt()
                 self.stalled = str(error)
-                self._log.warning("batch waits", reason=str(error), kind=type(error).__name__, intents=len(batch))
+                if failures % FAILURES_PER_WARNING == 0:
+                    self._log.warning("batch waits", reason=str(error), kind=type(error).__name__, intents=len(batch))
                 if self._retired.is_set():
                     self.given_up.extend(batch)  # pending in their stream: whoever owns the shard takes them up
                     return

@@ -21,7 +21,7 @@ SESSION_LOST = (
     "zookeeper session", "swap unanswered", "batch waits", "pauses not read",
     "ownership waits", "lease.not-removed-yet", "intake waits", "notice not changed",
 )  # fmt: skip
-REDIS_LOST = ("intake waits", "outcomes wait", "reservations not looked at")
+REDIS_LOST = ("intake waits", "outcomes wait", "batch waits", "reservations not looked at")
 
 
 def full_load(stack: Stack, rng: random.Random, **plan: float) -> Load:
