@@ -30,7 +30,7 @@ from firn.model.errors import CorruptFile, Fenced, FirnError, InvalidInput, Misc
 BACKOFF_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 """Waits after a failure that says nothing about the intents (a server does not answer)."""
 FAILURES_PER_WARNING = 10
-"""A batch that waits says so at once, then every 20 s or so: a server that is away must not fill the log of all lanes."""
+"""A batch that waits says so at once, then every 20 s or so: a server that is away must not fill the log."""
 
 
 class Lane:
