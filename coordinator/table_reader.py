@@ -5,6 +5,7 @@ Synchronous, for worker threads. One reader serves all lanes of a daemon; a lock
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -35,7 +36,6 @@ from firn.storage.manifest_reader import StoredManifests
 from firn.storage.merged_manifests import Source
 from firn.storage.metadata_files import decode_metadata, digest_of_bytes
 from firn.storage.packed_entries import PackedEntries, unpack
-from firn.storage.position_deletes import decode_position_deletes
 from firn.storage.view_files import decode_view
 
 ENCRYPTION_KEY: Final = "encryption.key-id"
@@ -142,7 +142,11 @@ class TableReader:
         """The positions in a position delete file, by data file; raises as `deletion_vector`."""
         self._require_readable(file, file.file_size_in_bytes)
         data = self._files.read(file.file_path, bytes_max=self._limits.deletion_vector_bytes_max)
-        return decode_position_deletes(data, file_format=file.file_format, location=file.file_path)
+        decoder = importlib.import_module("firn.storage.position_deletes")  # Arrow, as much memory as a daemon without
+        vectors: Mapping[str, DeletionVector] = decoder.decode_position_deletes(
+            data, file_format=file.file_format, location=file.file_path
+        )
+        return vectors
 
     def _require_readable(self, file: DataFile, size: int) -> None:
         limit = self._limits.deletion_vector_bytes_max

@@ -29,9 +29,7 @@ from firn.model.errors import (
 from firn.storage.files import FileStore
 from firn.storage.locations import FILE_SCHEME, scheme_of
 from firn.storage.shared_arena import SharedArena
-
-MESSAGE_BYTES_MAX: Final = 64 * 1024
-"""A message between daemon and process, which is sent whole or not at all."""
+from firn.storage.write_messages import MESSAGE_BYTES_MAX, Reply, Request
 
 ARENA_BYTES: Final = 256 * 1024 * 1024
 """Address space for what is under way; memory is taken for as much of it as is used at once."""
@@ -49,23 +47,6 @@ _ERRORS: Final[dict[str, type[FirnError]]] = {
 PROGRAM: Final = "firn.storage.file_writing_program"
 
 _log: Any = structlog.get_logger(__name__)
-
-
-class Request(msgspec.Struct, frozen=True, array_like=True):
-    """What the process is asked for: files, whose bytes are in the shared memory from `start`, one after the other."""
-
-    number: int
-    start: int
-    locations: tuple[str, ...]
-    sizes: tuple[int, ...]
-
-
-class Reply(msgspec.Struct, frozen=True, array_like=True):
-    """The process's whole answer: nothing, or the error's class and text."""
-
-    number: int
-    error: str | None = None
-    message: str = ""
 
 
 class _UnderWay(msgspec.Struct, frozen=True, eq=False):

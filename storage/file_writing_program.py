@@ -16,8 +16,8 @@ import threading
 import msgspec
 
 from firn.model.errors import FirnError
-from firn.storage.file_writes import MESSAGE_BYTES_MAX, Reply, Request
 from firn.storage.local_files import LocalFiles
+from firn.storage.write_messages import MESSAGE_BYTES_MAX, Reply, Request
 
 PARALLEL_REQUESTS = 16
 """Lanes whose files are written at once."""

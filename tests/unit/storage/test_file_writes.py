@@ -15,10 +15,11 @@ import msgspec
 import pytest
 
 from firn.model.errors import AlreadyExists, InvalidInput, Unavailable
-from firn.storage.file_writes import PROGRAM, ProcessWrites, Request
+from firn.storage.file_writes import PROGRAM, ProcessWrites
 from firn.storage.local_files import LocalFiles
 from firn.storage.memory_files import MemoryFiles
 from firn.storage.shared_arena import ALIGNMENT, SharedArena
+from firn.storage.write_messages import Request
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux", reason="memory is shared by memfd_create, which only Linux has"
