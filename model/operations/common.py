@@ -15,14 +15,14 @@ Path = Annotated[str, msgspec.Meta(min_length=1, max_length=4096)]
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
 
 
-class CountMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class CountMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
     """Column id → count, as two lists of equal length (REST ``CountMap``)."""
 
     keys: tuple[FieldId, ...]
     values: tuple[Count, ...]
 
 
-class ValueMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ValueMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
     """Column id → binary single value in hexadecimal, as two lists of equal length (REST ``ValueMap``)."""
 
     keys: tuple[FieldId, ...]
@@ -30,12 +30,15 @@ class ValueMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ContentFile(
-    msgspec.Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown_fields=True, omit_defaults=True
+    msgspec.Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown_fields=True, omit_defaults=True, gc=False
 ):
     """A data or delete file on the wire (REST ``ContentFile``); see `firn.model.content_file` for its binding.
 
     `encoded` says what the members from `column_sizes` to `sort_order_id` would, in the bytes that a manifest has of
     them (`firn.storage.encoded_metrics`, base64 in JSON); none of these is given with it.
+
+    Files and their maps are no work for the garbage collector (``gc=False``): no value read from JSON refers back to
+    them, and in a full lane there are so many that looking at all of them again and again took longer than reading them.
     """
 
     content: Content = "data"

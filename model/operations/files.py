@@ -58,7 +58,7 @@ class FileOperation(Operation, frozen=True, kw_only=True):
     wap_id: Name | None = None
 
 
-class Append(FileOperation, frozen=True, kw_only=True, tag="append"):
+class Append(FileOperation, frozen=True, kw_only=True, tag="append", gc=False):
     """Add data files, one by one or by manifests that list nothing else; never conflicts."""
 
     data_files: tuple[ContentFile, ...] = ()
