@@ -9,16 +9,22 @@ from __future__ import annotations
 
 from typing import Final
 
-PART: Final = 0.4
+PART: Final = 0.8
 """Of the time that the last batch took: the longest wait."""
 
-WAIT_S_MAX: Final = 0.01
+WAIT_S_MAX: Final = 0.025
 
 ENOUGH: Final = 128
 """Intents that are a batch worth its fixed cost: nobody is waited for."""
 
-PASSES_AFTER_NONE: Final = 16
-"""Batches that begin without waiting after one wait that brought nothing."""
+MOST: Final = 0.85
+"""Of those who are expected: when so many are there at the end of a batch, the others wait for the batch after it."""
+
+WORTH: Final = 0.75
+"""Of those who were waited for: when fewer came, waiting was in vain."""
+
+PASSES_AFTER_VAIN: Final = 16
+"""Batches that begin without waiting after a wait in vain."""
 
 
 class Gathering:
@@ -33,6 +39,8 @@ class Gathering:
         """A batch with `answered` intents is done, and `queued` others came meanwhile."""
         self._expected = min(answered + queued, ENOUGH)
         self._ends_at = now + min(WAIT_S_MAX, PART * (now - began_at))
+        if queued >= MOST * self._expected:
+            self._expected = 0
         if self._passes:
             self._passes -= 1
             self._expected = 0
@@ -41,8 +49,9 @@ class Gathering:
         """How long to wait at most for more than the `queued`; 0 when the next batch is to begin."""
         return 0.0 if queued >= self._expected else max(0.0, self._ends_at - now)
 
-    def waited(self, *, gained: int) -> None:
-        """A wait is over that brought `gained` intents."""
+    def waited(self, *, found: int, queued: int) -> None:
+        """A wait is over that began with `found` intents and ended with `queued`."""
+        missing = self._expected - found
         self._expected = 0
-        if not gained:
-            self._passes = PASSES_AFTER_NONE
+        if queued - found < WORTH * missing:
+            self._passes = PASSES_AFTER_VAIN

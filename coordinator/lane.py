@@ -156,7 +156,7 @@ class Lane:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._arrived.wait(), wait_s)
         if waited:
-            self._gathering.waited(gained=len(self._queue) - found)
+            self._gathering.waited(found=found, queued=len(self._queue))
 
     async def _wait(self) -> None:
         """Until something comes; the lock is given up after a while, and at once when another waits for it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from firn.coordinator.gathering import ENOUGH, PART, PASSES_AFTER_NONE, WAIT_S_MAX, Gathering
+from firn.coordinator.gathering import ENOUGH, MOST, PART, PASSES_AFTER_VAIN, WAIT_S_MAX, Gathering
 
 
 def ended(
@@ -42,15 +42,28 @@ def test_a_long_batch_is_no_reason_to_wait_long():
     assert gathering.wait_s(queued=8, now=100.0) == pytest.approx(WAIT_S_MAX)
 
 
-def test_whoever_waited_in_vain_passes_for_some_batches():
+def test_the_few_who_are_not_back_yet_are_not_waited_for():
     gathering = Gathering()
+    ended(gathering, answered=1, queued=63)
+    assert gathering.wait_s(queued=63, now=100.0) == 0
+    ended(gathering, answered=64 - int(64 * MOST), queued=int(64 * MOST))
+    assert gathering.wait_s(queued=int(64 * MOST), now=100.0) > 0
+
+
+def waits_after(gathering: Gathering, *, found: int, queued: int) -> list[bool]:
+    """Which of the batches after a wait are begun with a wait."""
     ended(gathering)
-    gathering.waited(gained=0)
-    for _ in range(PASSES_AFTER_NONE):
+    assert gathering.wait_s(queued=found, now=100.0) > 0
+    gathering.waited(found=found, queued=queued)
+    waits = []
+    for _ in range(PASSES_AFTER_VAIN + 1):
         ended(gathering)
-        assert gathering.wait_s(queued=8, now=100.0) == 0
-    ended(gathering)
-    assert gathering.wait_s(queued=8, now=100.0) > 0
-    gathering.waited(gained=3)
-    ended(gathering)
-    assert gathering.wait_s(queued=8, now=100.0) > 0
+        waits.append(gathering.wait_s(queued=found, now=100.0) > 0)
+    return waits
+
+
+def test_whoever_waited_in_vain_passes_for_some_batches():
+    in_vain = [False] * PASSES_AFTER_VAIN + [True]
+    assert waits_after(Gathering(), found=8, queued=8) == in_vain
+    assert waits_after(Gathering(), found=8, queued=13) == in_vain, "five of eight who were expected"
+    assert all(waits_after(Gathering(), found=8, queued=14))
