@@ -62,10 +62,13 @@ __all__ = [
     "WrittenManifest",
     "added_files",
     "digest_as_spelled",
+    "digest_in",
     "digest_of",
     "encode_intent",
     "removed_delete_files",
     "removed_files",
+    "spells_out_defaults",
+    "without_address",
 ]
 
 INTENT_FIELD: Final = b"intent"
@@ -109,8 +112,22 @@ def digest_of(intent: Intent) -> str:
 
 def digest_as_spelled(intent: Intent) -> str:
     """As `digest_of`, but a member that is spelled out at its default counts: so did it with older firns."""
-    bare = msgspec.structs.replace(intent, reply_to=None, traceparent=None, digest=None)
-    return hashlib.blake2b(_CANONICAL.encode(bare), digest_size=16).hexdigest()
+    return digest_in(without_address(intent))
+
+
+def without_address(intent: Intent) -> bytes:
+    """What `digest_as_spelled` is the digest of: JSON with its members sorted, but for those that do not count."""
+    return _CANONICAL.encode(msgspec.structs.replace(intent, reply_to=None, traceparent=None, digest=None))
+
+
+def digest_in(canonical: bytes) -> str:
+    """The digest of an intent from its JSON `without_address`."""
+    return hashlib.blake2b(canonical, digest_size=16).hexdigest()
+
+
+def spells_out_defaults(intent: Append) -> bool:
+    """Whether a member is there that is at its default: then the digest is of other bytes than those it came as."""
+    return bool(_spelled_out(intent))
 
 
 def with_defaults_left_out(intent: Intent) -> Intent:
@@ -148,6 +165,8 @@ def _text_defaults(kind: type[msgspec.Struct]) -> tuple[tuple[str, str], ...]:
 
 def added_files(intent: Operation) -> tuple[ContentFile, ...]:
     """Data and delete files that the intent would add; those inside manifests are not among them."""
+    if isinstance(intent, Append):  # nearly always, and asked of each
+        return intent.data_files
     if not isinstance(intent, FileOperation | CreateOrReplaceTable):
         return ()
     return (*getattr(intent, "data_files", ()), *getattr(intent, "delete_files", ()))
@@ -155,9 +174,9 @@ def added_files(intent: Operation) -> tuple[ContentFile, ...]:
 
 def removed_files(intent: Operation) -> tuple[str, ...]:
     """Locations of data files that the intent would remove by name."""
-    return getattr(intent, "removed_data_files", ())
+    return () if isinstance(intent, Append) else getattr(intent, "removed_data_files", ())
 
 
 def removed_delete_files(intent: Operation) -> tuple[DeleteFileRef, ...]:
     """Delete files that the intent would remove by name."""
-    return getattr(intent, "removed_delete_files", ())
+    return () if isinstance(intent, Append) else getattr(intent, "removed_delete_files", ())

@@ -15,6 +15,10 @@ Path = Annotated[str, msgspec.Meta(min_length=1, max_length=4096)]
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
 
 
+# Files and their maps are no work for the garbage collector (gc=False): nothing read from JSON refers back to them, and
+# in a full lane there are so many that looking at them again and again took longer than reading them.
+
+
 class CountMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
     """Column id → count, as two lists of equal length (REST ``CountMap``)."""
 
@@ -36,9 +40,6 @@ class ContentFile(
 
     `encoded` says what the members from `column_sizes` to `sort_order_id` would, in the bytes that a manifest has of
     them (`firn.storage.encoded_metrics`, base64 in JSON); none of these is given with it.
-
-    Files and their maps are no work for the garbage collector (``gc=False``): no value read from JSON refers back to
-    them, and in a full lane there are so many that looking at all of them again and again took longer than reading them.
     """
 
     content: Content = "data"
