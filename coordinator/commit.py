@@ -29,6 +29,7 @@ from firn.model.journal import Retried, Segment
 from firn.model.limits import Limits
 from firn.model.manifest import ManifestFile
 from firn.model.outcome import Outcome
+from firn.storage.grown_content import Content
 from firn.storage.journal import pack_segment
 from firn.storage.packed_entries import PackedEntries
 from firn.storage.pointers import PointerChange, PointerCheck
@@ -63,7 +64,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     working: Working
     segment: Segment
     change: PointerChange
-    files: tuple[tuple[str, bytes], ...]
+    files: tuple[tuple[str, Content], ...]
     put: tuple[str, bytes] | None
     manifests: tuple[tuple[str, PackedEntries], ...]
     """Locations of the manifests of this attempt with what they hold, for the cache."""
@@ -81,7 +82,7 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     unmoved: tuple[PointerCheck, ...] = ()
 
     @property
-    def files(self) -> tuple[tuple[str, bytes], ...]:
+    def files(self) -> tuple[tuple[str, Content], ...]:
         """Everything that must be durable before the swap."""
         return tuple(file for part in self.parts for file in part.files)
 
@@ -144,15 +145,16 @@ def part_of(
     plan: Plan, state: TableState, working: Working, *, segment: Segment, moved: Moved, pendings: Sequence[Pending]
 ) -> Part:
     """Encode what was drafted. `pendings` are those of the table's own stream, for its watermarks."""
-    files, manifests = encode_snapshots(working, plan.written)
-    files += working.drafted_files.items()
+    encoded, manifests = encode_snapshots(working, plan.written)
+    files: list[tuple[str, Content]] = [*encoded, *working.drafted_files.items()]
     files.append((segment.location, pack_segment(segment)))
     metadata_file = new_metadata_file(state, working, moved=moved, segment=segment)
     digest = None if metadata_file is None else metadata_file.digest
-    put = None if metadata_file is None else (metadata_file.location, metadata_file.data)
-    if put is not None and working.catalog == "metastore":
-        files.append(put)
-        put = None
+    put = None
+    if metadata_file is not None and working.catalog == "metastore":
+        files.append((metadata_file.location, metadata_file.data))
+    elif metadata_file is not None:
+        put = (metadata_file.location, bytes(metadata_file.data))
     return Part(
         state=state,
         working=working,

@@ -6,7 +6,7 @@ Labels are bounded: operations, outcomes, rules and stages are closed sets; of t
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from typing import Final, Literal, Protocol, get_args
 
 import msgspec
@@ -190,7 +190,7 @@ class Metrics:
         for result in ("won", "lost", "fenced", "unknown"):
             self.batches.labels(result)
 
-    def count_written(self, files: Iterable[tuple[str, bytes]]) -> None:
+    def count_written(self, files: Iterable[tuple[str, Sized]]) -> None:
         """Count the files of a batch by what they are."""
         for location, data in files:
             kind = kind_of(location)

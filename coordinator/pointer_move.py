@@ -16,6 +16,7 @@ from firn.model.journal import Segment
 from firn.model.metadata import TableMetadata
 from firn.model.metadata_changes import set_properties, with_metadata_log, without_intermediate_snapshots
 from firn.model.view import ViewMetadata
+from firn.storage.grown_content import Content
 from firn.storage.metadata_files import (
     Codec,
     codec_for,
@@ -36,7 +37,7 @@ class MetadataFile(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """A metadata file to be written, with the digest of its bytes."""
 
     location: str
-    data: bytes
+    data: Content
     digest: str
 
 
@@ -79,8 +80,8 @@ def new_metadata_file(state: TableState, working: Working, *, moved: Moved, segm
     if working.current is None or moved.new is None or moved.new == moved.base or working.change == "registered":
         return None
     if working.view is not None:
-        data = encode_view(working.view, codec=view_codec_for(working.view))
-        return MetadataFile(location=moved.new, data=data, digest=digest_of_bytes(data))
+        text = encode_view(working.view, codec=view_codec_for(working.view))
+        return MetadataFile(location=moved.new, data=text, digest=digest_of_bytes(text))
     metadata = working.metadata
     assert metadata is not None
     if working.catalog == "file-system":

@@ -286,13 +286,10 @@ def metadata_to_json(metadata: TableMetadata) -> dict[str, Any]:
     return {
         **identifying_members(metadata),
         "snapshots": [snapshot_to_json(snapshot, format_version=version) for snapshot in metadata.snapshots],
-        **changing_members(
-            metadata,
-            schemas=[schema_to_json(schema) for schema in metadata.schemas],
-            snapshot_log=[
-                {_LOG_TIMES: entry.timestamp_ms, "snapshot-id": entry.snapshot_id} for entry in metadata.snapshot_log
-            ],
-        ),
+        **changing_members(metadata, schemas=[schema_to_json(schema) for schema in metadata.schemas]),
+        "snapshot-log": [
+            {_LOG_TIMES: entry.timestamp_ms, "snapshot-id": entry.snapshot_id} for entry in metadata.snapshot_log
+        ],
     }
 
 
@@ -304,8 +301,8 @@ def identifying_members(metadata: TableMetadata) -> dict[str, Any]:
     return out
 
 
-def changing_members(metadata: TableMetadata, *, schemas: Any, snapshot_log: Any) -> dict[str, Any]:
-    """The members behind ``snapshots``, with the given values for two that may be encoded already."""
+def changing_members(metadata: TableMetadata, *, schemas: Any) -> dict[str, Any]:
+    """The members between ``snapshots`` and ``snapshot-log``, with schemas that may be encoded already."""
     version = metadata.format_version
     out: dict[str, Any] = {}
     if version > 1:
@@ -333,7 +330,6 @@ def changing_members(metadata: TableMetadata, *, schemas: Any, snapshot_log: Any
     out["refs"] = {name: ref_to_json(ref) for name, ref in metadata.refs.items()}
     out["statistics"] = list(metadata.statistics)
     out["partition-statistics"] = list(metadata.partition_statistics)
-    out["snapshot-log"] = snapshot_log
     out["metadata-log"] = [
         {_LOG_TIMES: entry.timestamp_ms, "metadata-file": entry.metadata_file} for entry in metadata.metadata_log
     ]

@@ -27,6 +27,7 @@ from firn.model.errors import (
     UnknownOutcome,
 )
 from firn.storage.files import FileStore
+from firn.storage.grown_content import Content, pieces_of
 from firn.storage.locations import FILE_SCHEME, scheme_of
 from firn.storage.shared_arena import SharedArena
 from firn.storage.write_messages import MESSAGE_BYTES_MAX, Reply, Request
@@ -57,7 +58,7 @@ class _UnderWay(msgspec.Struct, frozen=True, eq=False):
 class FileWrites(Protocol):
     """`FileStore.create_all` for an event loop."""
 
-    async def create_all(self, files: Sequence[tuple[str, bytes]]) -> None:
+    async def create_all(self, files: Sequence[tuple[str, Content]]) -> None:
         """As `FileStore.create_all`."""
         ...
 
@@ -69,9 +70,12 @@ class ThreadWrites:
         self._files = files
         self._threads = ThreadPoolExecutor(PARALLEL_WRITES, thread_name_prefix="firn-writes")
 
-    async def create_all(self, files: Sequence[tuple[str, bytes]]) -> None:
+    async def create_all(self, files: Sequence[tuple[str, Content]]) -> None:
         """As `FileStore.create_all`."""
-        await asyncio.get_running_loop().run_in_executor(self._threads, self._files.create_all, files)
+        await asyncio.get_running_loop().run_in_executor(self._threads, self._create_all, files)
+
+    def _create_all(self, files: Sequence[tuple[str, Content]]) -> None:
+        self._files.create_all([(location, bytes(content)) for location, content in files])
 
 
 class ProcessWrites:
@@ -93,19 +97,19 @@ class ProcessWrites:
         self._under_way: dict[int, _UnderWay] = {}
         self._decoder = msgspec.msgpack.Decoder(Reply)
 
-    async def create_all(self, files: Sequence[tuple[str, bytes]]) -> None:
+    async def create_all(self, files: Sequence[tuple[str, Content]]) -> None:
         """As `FileStore.create_all`."""
         if any(scheme_of(location) != FILE_SCHEME for location, _ in files):
             await self._threads.create_all(files)
             return
         connection = self._socket or await self._start()
-        start = self._arena.put([data for _, data in files])
+        start = self._arena.put([piece for _, content in files for piece in pieces_of(content)])
         if start is None:
             await self._threads.create_all(files)
             return
         number = next(self._numbers)
         request = Request(
-            number, start, tuple(location for location, _ in files), tuple(len(data) for _, data in files)
+            number, start, tuple(location for location, _ in files), tuple(len(content) for _, content in files)
         )
         message = msgspec.msgpack.encode(request)
         if not _sent(connection, message):

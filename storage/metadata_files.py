@@ -18,6 +18,7 @@ from firn.model.metadata import TableMetadata
 from firn.model.metadata_json import METADATA_BYTES_MAX, changing_members, identifying_members, metadata_from_json
 from firn.model.schema import Schema, schema_to_json
 from firn.model.table_properties import METADATA_COMPRESSION
+from firn.storage.grown_content import Beginning, Content, GrownContent
 
 Codec = Literal["none", "gzip"]
 
@@ -30,6 +31,12 @@ SCHEMAS_KEPT_MAX: Final = 1_000
 DIGEST_BYTES: Final = 8
 TEXTS_BYTES_MAX: Final = 64 * 1024 * 1024
 """Bytes of tables' snapshots and logs that are kept encoded, of all tables."""
+
+GROWN_BYTES_MIN: Final = 128 * 1024
+"""Bytes of snapshots from which on a metadata file is not put together before it is written."""
+
+PIECE_BYTES_MAX: Final = 64 * 1024
+"""Bytes of a piece up to which what follows is joined to it."""
 
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 _CHUNK_BYTES: Final = 1024 * 1024
@@ -127,68 +134,71 @@ def digest_of_bytes(data: bytes) -> str:
 
 def encode_metadata(metadata: TableMetadata, *, codec: Codec = "none") -> bytes:
     """The bytes of a metadata file. The codec must be the one that the file's name says."""
-    return encode_with_digest(metadata, codec=codec)[0]
+    return bytes(encode_with_digest(metadata, codec=codec)[0])
 
 
-def encode_with_digest(metadata: TableMetadata, *, codec: Codec = "none") -> tuple[bytes, str]:
-    """The bytes of a metadata file and their digest.
+def encode_with_digest(metadata: TableMetadata, *, codec: Codec = "none") -> tuple[Content, str]:
+    """What a metadata file holds, and the digest of its bytes.
 
     What its commits append to a table's metadata is encoded and digested once, as long as nothing is taken away.
     """
     is_v1 = metadata.format_version == 1
     start = msgspec.json.encode(identifying_members(metadata))[:-1] + b',"snapshots":['
-    texts = _grown(start, metadata.snapshots, lambda one: one.encoded_v1 if is_v1 else one.encoded)
-    log = _grown(start + b"log", metadata.snapshot_log, msgspec.json.encode)
-    rest = (
-        b"],"
-        + msgspec.json.encode(
-            changing_members(
-                metadata,
-                schemas=_encoded_schemas(metadata.schemas),
-                snapshot_log=msgspec.Raw(b"[" + log.text + b"]"),
-            )
-        )[1:]
-    )
-    data = b"".join((start, texts.text, rest))
+    snapshots = _grown(start, metadata.snapshots, lambda one: one.encoded_v1 if is_v1 else one.encoded)
+    log = _grown(b"", metadata.snapshot_log, msgspec.json.encode, key=start)
+    changing = msgspec.json.encode(changing_members(metadata, schemas=_encoded_schemas(metadata.schemas)))
+    behind = (b"]," + changing[1:-1] + b',"snapshot-log":[', *log.pieces, b"]}")
+    pieces = (*snapshots.pieces, *behind)
     if codec != "none":
-        data = compressed(data, codec=codec)
+        data = compressed(b"".join(pieces), codec=codec)
         return data, digest_of_bytes(data)
-    digest = texts.digest.copy()
-    digest.update(rest)
-    return data, digest.hexdigest()
+    digest = snapshots.digest.copy()
+    for piece in behind:
+        digest.update(piece)
+    if snapshots.size < GROWN_BYTES_MIN:
+        return b"".join(pieces), digest.hexdigest()
+    return GrownContent(snapshots.beginning, snapshots.size, pieces), digest.hexdigest()
 
 
 class _Grown(msgspec.Struct, frozen=True, eq=False):
-    """The JSON texts of a tuple's items with commas between them, and the digest of what begins with them."""
+    """What begins with `start`, then the JSON texts of a tuple's items with commas between them: in pieces, with their
+    digest.
+    """
 
     items: tuple[Any, ...]
-    text: bytes
+    pieces: tuple[bytes, ...]
+    size: int
     digest: Any
+    beginning: Beginning
 
 
-_grown_last: Final[OrderedDict[bytes, _Grown]] = OrderedDict()
+_grown_last: Final[OrderedDict[tuple[bytes, bytes], _Grown]] = OrderedDict()
 _grown_lock: Final = threading.Lock()
 
 
-def _grown(start: bytes, items: tuple[Any, ...], encoded: Callable[[Any], Any]) -> _Grown:
-    """The texts of `items`, from those of the tuple that had the same `start` before, if that had the first of them."""
+def _grown(start: bytes, items: tuple[Any, ...], encoded: Callable[[Any], Any], *, key: bytes = b"") -> _Grown:
+    """`start` and the texts of `items`, from those that had the same start (and key) before, if they were the first."""
     with _grown_lock:
-        before = _grown_last.pop(start, None)
-    if before is None or not before.items or items[: len(before.items)] != before.items:
-        before = _Grown((), b"", hashlib.blake2b(start, digest_size=DIGEST_BYTES))
+        before = _grown_last.pop((start, key), None)
+    if before is None or items[: len(before.items)] != before.items:
+        before = _Grown((), (start,), len(start), hashlib.blake2b(start, digest_size=DIGEST_BYTES), Beginning())
+    grown = before
     more = b",".join([bytes(encoded(item)) for item in items[len(before.items) :]])
-    if before.items and more:
-        more = b"," + more
-    digest = before.digest
     if more:
-        digest = digest.copy()
-        digest.update(more)
-    grown = _Grown(items, before.text + more, digest)
+        grown = _appended(before, items, b"," + more if before.items else more)
     with _grown_lock:
-        _grown_last[start] = grown
-        while len(_grown_last) > 1 and sum(len(one.text) for one in _grown_last.values()) > TEXTS_BYTES_MAX:
+        _grown_last[start, key] = grown
+        while len(_grown_last) > 1 and sum(one.size for one in _grown_last.values()) > TEXTS_BYTES_MAX:
             _grown_last.popitem(last=False)
     return grown
+
+
+def _appended(before: _Grown, items: tuple[Any, ...], more: bytes) -> _Grown:
+    *pieces, last = before.pieces
+    pieces += (last + more,) if len(last) + len(more) <= PIECE_BYTES_MAX else (last, more)
+    digest = before.digest.copy()
+    digest.update(more)
+    return _Grown(items, tuple(pieces), before.size + len(more), digest, before.beginning)
 
 
 _schemas_encoded: Final[dict[int, tuple[tuple[Schema, ...], list[msgspec.Raw]]]] = {}

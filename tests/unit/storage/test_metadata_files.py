@@ -13,6 +13,7 @@ from firn.model.errors import CorruptFile, InvalidInput, InvalidMetadata
 from firn.model.metadata_changes import set_properties
 from firn.model.metadata_json import metadata_to_json
 from firn.model.snapshot import Snapshot, SnapshotLogEntry
+from firn.storage.grown_content import GrownContent
 from firn.storage.metadata_files import (
     codec_for,
     codec_of,
@@ -164,10 +165,24 @@ def grown(count, *, first=1, name="s"):
 def test_metadata_that_grew_is_what_it_would_be_if_it_were_written_anew(codec):
     steps = [grown(0), grown(3), grown(4), grown(300), grown(301), grown(3, first=200), grown(4, name="x"), grown(0)]
     for metadata in [*steps, *reversed(steps), replace(grown(5), format_version=1), grown(6)]:
-        data, digest = encode_with_digest(metadata, codec=codec)
+        content, digest = encode_with_digest(metadata, codec=codec)
+        data = bytes(content)
         assert digest == digest_of_bytes(data)
+        assert len(data) == len(content)
         text = decompressed(data, location=f"v1{suffix(codec)}", bytes_max=10**7)
         assert json.loads(text) == metadata_to_json(metadata)
+
+
+def test_long_metadata_begins_as_the_one_before_as_long_as_nothing_is_taken_away():
+    shorter, longer, other = (encode_with_digest(grown(count))[0] for count in (2_000, 2_003, 2_001))
+    assert isinstance(shorter, GrownContent)
+    assert isinstance(longer, GrownContent)
+    assert isinstance(other, GrownContent)
+    assert shorter.beginning is longer.beginning
+    assert other.beginning is not longer.beginning
+    assert bytes(longer)[: shorter.begun_bytes] == bytes(shorter)[: shorter.begun_bytes]
+    for start in (0, 1, shorter.begun_bytes, len(longer) - 1, len(longer)):
+        assert b"".join(longer.behind(start)) == bytes(longer)[start:]
 
 
 def test_snapshots_of_a_long_history_are_found_however_it_changes():
