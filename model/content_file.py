@@ -31,6 +31,14 @@ def bind_content_file(file: ContentFile, metadata: TableMetadata, *, where: str)
 
     Raises InvalidIntent (``unknown-spec``, ``unknown-column``, ``invalid-partition``, ``invalid-field``).
     """
+    return _bound(file, bind_partition(file, metadata, where=where), where=where)
+
+
+def bind_partition(file: ContentFile, metadata: TableMetadata, *, where: str) -> tuple[Any, ...]:
+    """The file's partition tuple in a table with this metadata.
+
+    Raises InvalidIntent (``unknown-spec``, ``unknown-column``, ``invalid-partition``).
+    """
     binding = _binding(metadata, file.spec_id)
     if binding is None:
         known = ", ".join(str(s.spec_id) for s in metadata.partition_specs)
@@ -39,7 +47,24 @@ def bind_content_file(file: ContentFile, metadata: TableMetadata, *, where: str)
             rule="unknown-spec",
             where=f"{where}.spec-id",
         )
-    return _bound(file, binding.partition(file.partition, where=where), where=where)
+    return binding.partition(file.partition, where=where)
+
+
+def with_bytes(file: ContentFile, encoded: bytes, partition: tuple[Any, ...]) -> DataFile:
+    """The data file that `file` describes, with its metrics as bytes (`DataFile.encoded`) and its bound partition."""
+    return DataFile(
+        content=file.content,
+        file_path=file.file_path,
+        file_format=file.file_format,
+        spec_id=file.spec_id,
+        partition=partition,
+        record_count=file.record_count,
+        file_size_in_bytes=file.file_size_in_bytes,
+        referenced_data_file=file.referenced_data_file,
+        content_offset=file.content_offset,
+        content_size_in_bytes=file.content_size_in_bytes,
+        encoded=encoded,
+    )
 
 
 def unpartitioned(file: ContentFile, *, where: str) -> DataFile:
@@ -110,13 +135,13 @@ class _Binding:
         self.schemas = schemas
         schema = next(s for s in schemas if s.schema_id == current_schema_id)
         self.struct = partition_type(spec, schema, older=schemas)
-        self._bound: dict[tuple[tuple[type, Any], ...], tuple[Any, ...]] = {}
+        self._bound: dict[tuple[tuple[type, ...], tuple[Any, ...]], tuple[Any, ...]] = {}
 
     def partition(self, values: tuple[Any, ...], *, where: str) -> tuple[Any, ...]:
         """The tuple of internal values, which may be written with this spec."""
-        key = tuple([(type(value), value) for value in values])  # True equals 1
-        plain = all(kind in _PLAIN for kind, _ in key)
-        if plain and (known := self._bound.get(key)) is not None:
+        kinds = tuple(map(type, values))  # True equals 1
+        plain = _PLAIN.issuperset(kinds)
+        if plain and (known := self._bound.get((kinds, values))) is not None:
             return known
         try:
             bound = partition_from_json(self.struct, list(values), where=f"{where}.partition")
@@ -126,7 +151,7 @@ class _Binding:
                 str(error), rule="invalid-partition", hint=f"spec {self.spec.spec_id} wants {self.struct}"
             ) from error
         if plain and len(self._bound) < _PARTITIONS_KEPT_MAX:
-            self._bound[key] = bound
+            self._bound[kinds, values] = bound
         return bound
 
 

@@ -28,8 +28,8 @@ class DataFile(msgspec.Struct, frozen=True, kw_only=True):
     `content_offset` and `content_size_in_bytes` set (v3).
 
     With `encoded`, the fields from `column_sizes` to `sort_order_id` are None and said by these bytes, which go into a
-    manifest as they are: `firn.storage.encoded_metrics.with_metrics` reads them. Only files that are being added have
-    any, and nobody but the encoder of manifests meets them.
+    manifest as they are: `firn.storage.encoded_metrics.with_metrics` reads them. Only files that are being appended
+    have any, and nobody but the encoder of manifests meets them.
     """
 
     content: Content = "data"

@@ -5,7 +5,7 @@ A manifest entry is a hundred such numbers, nearly all of them small, so that mo
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from typing import Final
 
 from firn.model.errors import InvalidInput
@@ -66,12 +66,22 @@ _MEDIUM: Final = 1 << (2 * _LOW_BITS)
 LONGS: Final = _Longs((value, _plain(value << 1)) for value in range(_TABLE))
 """Every 64-bit integer's bytes, as a mapping: ``map(LONGS.__getitem__, numbers)`` encodes many without a loop."""
 
+_SMALL: Final = [LONGS[value] for value in range(_TABLE)]
+_COUNT_BITS: Final = _LOW_BITS - 1
+"""What the first two bytes say of a number that is not negative: zigzag doubles it."""
 
-def encode_longs(values: Collection[int]) -> Iterable[bytes]:
-    """The bytes of each of several integers, at least one: the sizes and counts of a file's columns."""
-    if min(values) < 0 or max(values) >= _MEDIUM >> 1:
-        return map(LONGS.__getitem__, values)
-    return [
-        LONGS[value] if value < _TABLE else _LOW[value << 1 & _LOW_MASK] + _HIGH[value >> (_LOW_BITS - 1)]
-        for value in values
-    ]
+_COUNT_MASK: Final = (1 << _COUNT_BITS) - 1
+_LOW_OF_COUNT: Final = _LOW[::2]
+
+
+def encode_longs(values: Collection[int]) -> list[bytes]:
+    """The bytes of each of several integers: the sizes and counts of a file's columns, none of them negative mostly."""
+    try:
+        return [
+            _SMALL[value] if 0 <= value < _TABLE
+            else _LOW_OF_COUNT[value & _COUNT_MASK] + _HIGH[value >> _COUNT_BITS] if value > 0
+            else encode_long(value)
+            for value in values
+        ]  # fmt: skip
+    except IndexError:  # one is greater than what the tables are for
+        return [LONGS[value] for value in values]

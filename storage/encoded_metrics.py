@@ -1,4 +1,4 @@
-"""The metrics of a data file as the bytes that a manifest has of them, made by the writer of the file.
+"""The metrics of a data file as the bytes that a manifest has of them, mostly made by the writer of the file.
 
 They are the fields of an Avro `data_file` record from column sizes (108) to sort order (140), in the order and with
 the types of `firn.storage.manifest_schema`. These depend on no schema, partition spec or snapshot and are the same in

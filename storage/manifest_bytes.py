@@ -15,20 +15,15 @@ from typing import Any, Final
 from firn.model.datafile import CONTENT_CODES, DataFile
 from firn.model.errors import InvalidInput
 from firn.model.internal_values import check_value, unscaled_of
-from firn.model.json_members import INT_MAX, INT_MIN
 from firn.model.types import UNKNOWN, DecimalType, FixedType, PrimitiveType, StructType, Type
-from firn.storage.avro_numbers import LONGS, encode_long, encode_longs
+from firn.storage.avro_numbers import LONGS, encode_long
+from firn.storage.column_maps import EMPTY, NULL, SOME, columns_of, encode_int, encode_list
 from firn.storage.encoded_metrics import with_metrics
 from firn.storage.manifest_schema import BLOCK_SIZE_DEFAULT, decimal_width
 
 FileBytes = tuple[bytes, bytes]
 """A data file's record before and behind its first row id; nothing is behind it before v3."""
 
-NULL: Final = b"\x00"
-"""The first branch of every optional field."""
-
-_SOME: Final = b"\x02"
-_END: Final = b"\x00"
 _ENCODE_ERRORS: Final = (TypeError, ValueError, AttributeError, OverflowError, struct.error)
 
 _CONTENTS: Final = {content: LONGS[code] for content, code in CONTENT_CODES.items()}
@@ -65,7 +60,9 @@ class EntryEncoder:
         if version == 1 and file.encoded is not None:
             file = with_metrics(file)
         path = file.file_path.encode()
-        start = b"".join((
+        referenced = file.referenced_data_file
+        named = NULL if referenced is None else _optional_bytes(referenced.encode())
+        record = (
             b"" if version == 1 else _CONTENTS[file.content],
             _long(len(path)), path,
             _FORMATS[file.file_format],
@@ -74,14 +71,12 @@ class EntryEncoder:
             _long(file.file_size_in_bytes),
             b"" if version > 1 else _BLOCK_SIZE,
             _metrics(file, version=version) if file.encoded is None else file.encoded,
-        ))  # fmt: skip
-        if version == 1:
-            return start, b""
-        referenced = file.referenced_data_file
-        named = NULL if referenced is None else _optional_bytes(referenced.encode())
-        if version == 2:
-            return start + named, b""
-        return start, b"".join((named, _optional(file.content_offset), _optional(file.content_size_in_bytes)))
+            named if version == 2 else b"",
+        )  # fmt: skip
+        if version < 3:
+            return b"".join(record), b""
+        tail = (named, _optional(file.content_offset), _optional(file.content_size_in_bytes))
+        return b"".join(record), b"".join(tail)
 
     def numbers(
         self, status: int, *, snapshot_id: int | None, sequence_number: int | None, file_sequence_number: int | None
@@ -149,28 +144,41 @@ def _partition_value(type: Type, value: Any, where: str) -> bytes:
     value = check_value(type, value, where=where)
     match type:
         case PrimitiveType(name=name):
-            return _SOME + _PLAIN.get(name, encode_long)(value)
+            return SOME + _PLAIN.get(name, encode_long)(value)
         case DecimalType():
             width = decimal_width(type.precision)
-            return _SOME + unscaled_of(type, value, where).to_bytes(width, "big", signed=True)
+            return SOME + unscaled_of(type, value, where).to_bytes(width, "big", signed=True)
         case FixedType():
-            return _SOME + bytes(value)
+            return SOME + bytes(value)
     raise InvalidInput(f"a partition field of type {type}", where=where)
 
 
 def _metrics(file: DataFile, *, version: int) -> bytes:
     """The fields of a file from its column sizes to its sort order; v1 has no equality ids among them."""
-    parts: list[bytes] = []
-    for counts in (file.column_sizes, file.value_counts, file.null_value_counts, file.nan_value_counts):
-        parts += _counts(counts)
-    for bounds in (file.lower_bounds, file.upper_bounds):
-        parts += _bounds(bounds)
-    parts.append(_optional_bytes(file.key_metadata))
-    parts.append(_list(file.split_offsets))
-    if version > 1:
-        parts.append(_ints(file.equality_ids))
-    parts.append(NULL if file.sort_order_id is None else _SOME + _int(file.sort_order_id))
-    return b"".join(parts)
+    counts = (file.column_sizes, file.value_counts, file.null_value_counts, file.nan_value_counts)
+    return b"".join((
+        *map(_counts, counts),
+        _bounds(file.lower_bounds),
+        _bounds(file.upper_bounds),
+        _optional_bytes(file.key_metadata),
+        encode_list(file.split_offsets),
+        b"" if version == 1 else _ints(file.equality_ids),
+        NULL if file.sort_order_id is None else SOME + encode_int(file.sort_order_id),
+    ))  # fmt: skip
+
+
+def _counts(counts: Mapping[int, int] | None) -> bytes:
+    """A map of column ids to longs."""
+    if not counts:
+        return NULL if counts is None else EMPTY
+    return columns_of(tuple(counts)).counts(counts.values())
+
+
+def _bounds(bounds: Mapping[int, bytes] | None) -> bytes:
+    """A map of column ids to bytes."""
+    if not bounds:
+        return NULL if bounds is None else EMPTY
+    return columns_of(tuple(bounds)).bounds(bounds.values())
 
 
 def encode_metrics(file: DataFile) -> bytes:
@@ -201,61 +209,15 @@ _PLAIN: Final[Mapping[str, Callable[[Any], bytes]]] = {
 
 
 def _optional(number: int | None) -> bytes:
-    return NULL if number is None else _SOME + _long(number)
+    return NULL if number is None else SOME + _long(number)
 
 
 def _optional_bytes(content: bytes | None) -> bytes:
-    return NULL if content is None else _SOME + _long(len(content)) + content
-
-
-def _int(number: int) -> bytes:
-    return _long(_in_range(number))
-
-
-def _in_range(number: int) -> int:
-    if not INT_MIN <= number <= INT_MAX:
-        raise InvalidInput(f"{number} is no 32-bit integer")
-    return number
-
-
-@lru_cache(maxsize=1024)
-def _keys(field_ids: tuple[int, ...]) -> tuple[bytes, tuple[bytes, ...]]:
-    """What begins a map with these keys, and the keys; most files of a table have metrics of the same columns."""
-    return _SOME + _long(len(field_ids)), tuple(_int(field_id) for field_id in field_ids)
-
-
-def _counts(counts: Mapping[int, int] | None) -> list[bytes]:
-    """A map of column ids to longs."""
-    if not counts:
-        return [NULL if counts is None else _SOME + _END]
-    start, keys = _keys(tuple(counts))
-    count = len(keys)
-    parts: list[bytes] = [start] + [_END] * (2 * count + 1)
-    parts[1:-1:2] = keys
-    parts[2::2] = encode_longs(counts.values())
-    return parts
-
-
-def _bounds(bounds: Mapping[int, bytes] | None) -> list[bytes]:
-    """A map of column ids to bytes."""
-    if not bounds:
-        return [NULL if bounds is None else _SOME + _END]
-    start, keys = _keys(tuple(bounds))
-    values = bounds.values()
-    parts: list[bytes] = [start] + [_END] * (3 * len(keys) + 1)
-    parts[1:-1:3] = keys
-    parts[2:-1:3] = map(_long, map(len, values))
-    parts[3::3] = values
-    return parts
-
-
-def _list(numbers: tuple[int, ...] | None) -> bytes:
-    """A list of longs."""
-    if not numbers:
-        return NULL if numbers is None else _SOME + _END
-    return b"".join((_SOME, _long(len(numbers)), *map(_long, numbers), _END))
+    return NULL if content is None else SOME + _long(len(content)) + content
 
 
 def _ints(numbers: tuple[int, ...] | None) -> bytes:
     """A list of ints."""
-    return _list(None if numbers is None else tuple(_in_range(number) for number in numbers))
+    for number in numbers or ():
+        encode_int(number)
+    return encode_list(numbers)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
-from firn.model.content_file import unpartitioned
 from firn.model.intent import ContentFile
-from firn.storage.manifest_bytes import encode_metrics
+from firn.storage.wire_metrics import encode_wire_metrics
 
 
 def with_encoded_metrics(file: ContentFile) -> ContentFile:
-    """The same data file with its metrics as bytes (`ContentFile.encoded`): about 15 µs here, which the daemon saves.
+    """The same data file with its metrics as bytes (`ContentFile.encoded`), which the daemon then need not make.
 
     An intent that is submitted again must be what it was, so encode its files always or never. Delete files, and those
     that are encoded already, are returned as they are. Raises InvalidInput for metrics that no manifest holds.
@@ -19,7 +18,7 @@ def with_encoded_metrics(file: ContentFile) -> ContentFile:
         return file
     return msgspec.structs.replace(
         file,
-        encoded=encode_metrics(unpartitioned(file, where=file.file_path)),
+        encoded=encode_wire_metrics(file, where=file.file_path),
         column_sizes=None,
         value_counts=None,
         null_value_counts=None,

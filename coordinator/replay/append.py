@@ -127,7 +127,7 @@ def bind_append(working: Working, intent: Append) -> Additions:
     """
     metadata = working.require(table_uuid=intent.table_uuid)
     head = working.head(intent.branch)
-    files = bind_added(working, intent.data_files, where="data-files", keep_encoded=True)
+    files = bind_added(working, intent.data_files, where="data-files", only_to_list=True)
     manifests = read_written(working, intent.manifests, where="manifests")
     require_all_added(working, manifests)
     if metadata.format_version < 2:  # their entries name a snapshot, and it must be the one that adds them

@@ -8,25 +8,32 @@ from firn.coordinator.replay import rules
 from firn.coordinator.replay.head import Head
 from firn.coordinator.replay.window import remover_of
 from firn.coordinator.replay.working import Working
-from firn.model.content_file import bind_content_file
+from firn.model.content_file import bind_content_file, bind_partition, with_bytes
 from firn.model.datafile import DataFile
 from firn.model.errors import InvalidInput, InvalidIntent
 from firn.model.intent import ContentFile
+from firn.model.metadata import TableMetadata
 from firn.storage.encoded_metrics import require_encoded, with_metrics
 from firn.storage.locations import folder_of, normalize
+from firn.storage.wire_metrics import encode_wire_metrics
 
 WRITE_DATA_PATH = "write.data.path"
 
 
 def bind_added(
-    working: Working, files: Sequence[ContentFile], *, where: str, keep_encoded: bool = False
+    working: Working, files: Sequence[ContentFile], *, where: str, only_to_list: bool = False
 ) -> list[DataFile]:
-    """Data files of the wire, bound to the table; with `keep_encoded` those whose metrics came as bytes keep them so.
+    """Data files of the wire, bound to the table.
+
+    With `only_to_list` their metrics are bytes for a manifest (`DataFile.encoded`), as they came or made here: for
+    operations that look at nothing else of them.
 
     Prevents: entries that no reader can decode (spec, partition tuple), and files outside the table, which another
     table's cleanup could delete or which the writer had no right to (`location-not-allowed`).
     """
-    assert working.metadata is not None
+    metadata = working.metadata
+    assert metadata is not None
+    bind = _bind_bytes if only_to_list and metadata.format_version > 1 else _bind
     bound: list[DataFile] = []
     for position, file in enumerate(files):
         here = f"{where}[{position}]"
@@ -36,25 +43,38 @@ def bind_added(
             )
         require_allowed(working, file.file_path, where=f"{here}.file-path")
         try:
-            one = bind_content_file(file, working.metadata, where=here)
-            bound.append(one if one.encoded is None else _checked(one, keep_encoded=keep_encoded, where=here))
+            bound.append(bind(file, metadata, here))
         except InvalidIntent as error:
             rules.RULES[error.rule].refuse(str(error), files=(file.file_path,))
     return bound
 
 
-def _checked(file: DataFile, *, keep_encoded: bool, where: str) -> DataFile:
-    """A file whose metrics came as bytes. Prevents: a manifest that no reader can decode."""
-    assert file.encoded is not None
+def _bind(file: ContentFile, metadata: TableMetadata, where: str) -> DataFile:
+    bound = bind_content_file(file, metadata, where=where)
+    if bound.encoded is None:
+        return bound
     try:
-        if not keep_encoded:
-            return with_metrics(file)
+        return with_metrics(bound)
+    except InvalidInput as error:
+        raise _unreadable(error, where) from error
+
+
+def _bind_bytes(file: ContentFile, metadata: TableMetadata, where: str) -> DataFile:
+    partition = bind_partition(file, metadata, where=where)
+    if file.encoded is None:
+        return with_bytes(file, encode_wire_metrics(file, where=where), partition)
+    try:
         require_encoded(file.encoded)
     except InvalidInput as error:
-        raise InvalidIntent(
-            f"{error.message} in the metrics that came encoded", rule="invalid-field", where=f"{where}.encoded"
-        ) from error
-    return file
+        raise _unreadable(error, where) from error
+    return with_bytes(file, file.encoded, partition)
+
+
+def _unreadable(error: InvalidInput, where: str) -> InvalidIntent:
+    """Of metrics that came as bytes. Prevents: a manifest that no reader can decode."""
+    return InvalidIntent(
+        f"{error.message} in the metrics that came encoded", rule="invalid-field", where=f"{where}.encoded"
+    )
 
 
 def require_allowed(working: Working, location: str, *, where: str) -> None:
