@@ -23,7 +23,7 @@ from firn.coordinator.metrics import Metrics
 from firn.coordinator.pending import Pending
 from firn.coordinator.replay.decision import Refused
 from firn.coordinator.replay.places import chooses_places
-from firn.model.intent import DropTable, Intent, Transaction
+from firn.model.intent import Append, DropTable, Intent, Transaction
 from firn.model.limits import Limits
 from firn.model.operations.views import DropView
 
@@ -197,6 +197,11 @@ class LaneQueue:
 
     def next_batch(self, *, now_ms: int) -> list[Pending]:
         """What is due, up to the limits; empty only if nothing waits. `now_ms` is the wall clock."""
+        batch = self._due(now_ms)
+        self._count_waits(batch)
+        return batch
+
+    def _due(self, now_ms: int) -> list[Pending]:
         batch = self._late(now_ms)
         while self._stretches and not self._stretches[0]:
             self._stretches.popleft()
@@ -229,13 +234,12 @@ class LaneQueue:
         self._bytes -= place.pending.decoded.size
         return place.pending
 
-    def _take(self, place: _Place) -> Pending:
-        pending = self._remove(place)
-        waited_s = time.monotonic() - pending.taken_at
-        self._metrics.stage_seconds.labels("wait").observe(waited_s)
-        if pending.decoded.intent.priority == "maintenance":
-            self._metrics.maintenance_wait_seconds.observe(waited_s)
-        return pending
+    def _count_waits(self, batch: Sequence[Pending]) -> None:
+        now = time.monotonic()
+        self._metrics.stage_seconds.labels("wait").observe_all([now - pending.taken_at for pending in batch])
+        for pending in batch:
+            if pending.decoded.intent.priority == "maintenance":
+                self._metrics.maintenance_wait_seconds.observe(now - pending.taken_at)
 
     def _late(self, now_ms: int) -> list[Pending]:
         """Those whose deadline has passed, refused: they cost a batch nothing, so they need not wait to be due.
@@ -250,7 +254,7 @@ class LaneQueue:
                 break
             heapq.heappop(self._deadlines)
             if not place.taken:
-                late.append(unless_late(self._take(place), now_ms=now_ms))
+                late.append(unless_late(self._remove(place), now_ms=now_ms))
                 if alone:
                     break
         return late
@@ -276,11 +280,13 @@ class LaneQueue:
             size += place.pending.decoded.size
             if batch and size > bytes_max:
                 return
-            batch.append(self._take(place))
+            batch.append(self._remove(place))
 
 
 def is_alone(intent: Intent) -> bool:
     """Whether an intent shares its batch with no other: it changes whether there is a table, where, or other tables."""
+    if isinstance(intent, Append):
+        return False
     return isinstance(intent, DropTable | DropView | Transaction) or chooses_places(intent)
 
 

@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from firn.coordinator.durations import DurationHistogram
 from firn.model.trouble import Trouble
 from firn.storage.sessions import SessionState
 
@@ -68,17 +69,14 @@ class Metrics:
         self.batch_intents = Histogram(
             "firn_batch_intents", "Intents per batch.", buckets=COUNT_BUCKETS, registry=self.registry
         )
-        self.stage_seconds = Histogram(
-            "firn_stage_seconds",
-            "Time of a batch by stage.",
-            ("stage",),
-            buckets=SECONDS_BUCKETS,
-            registry=self.registry,
-        )
-        self.intent_seconds = Histogram(
-            "firn_intent_seconds", "Time from taking an intent to its outcome being sent.", buckets=SECONDS_BUCKETS,
+        self.stage_seconds = DurationHistogram(
+            "firn_stage_seconds", "Time of a batch by stage.", label="stage", bounds=SECONDS_BUCKETS,
             registry=self.registry,
         )  # fmt: skip
+        self.intent_seconds = DurationHistogram(
+            "firn_intent_seconds", "Time from taking an intent to its outcome being sent.", bounds=SECONDS_BUCKETS,
+            registry=self.registry,
+        ).unlabelled  # fmt: skip
         self.lock_wait_seconds = Histogram(
             "firn_lock_wait_seconds", "Time waited for a table's lock.", buckets=SECONDS_BUCKETS, registry=self.registry
         )

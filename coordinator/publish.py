@@ -205,9 +205,7 @@ class Publisher:
                 failures += 1
         self._metrics.stage_seconds.labels("publish").observe(time.monotonic() - started)
         now = time.monotonic()
-        for parcel in parcels:
-            for taken_at in parcel.taken_at:
-                self._metrics.intent_seconds.observe(now - taken_at)
+        self._metrics.intent_seconds.observe_all([now - at for parcel in parcels for at in parcel.taken_at])
         self._on_settled([(s.shard, s.entry_id) for s in settlements])
 
     def _log_traces(self, segment: Segment) -> None:

@@ -51,16 +51,14 @@ class Refusals:
         Asks Redis only where there is an intent that is not new by its looks: then raises Unavailable when it does not
         answer, because nobody knows whether it was decided.
         """
-        known = {
-            intent_id: self._recent[intent_id]
-            for pending in batch
-            if (intent_id := pending.decoded.intent.intent_id) in self._recent
-        }
-        asked = [
-            intent_id
-            for pending in batch
-            if (intent_id := pending.decoded.intent.intent_id) not in known and self._may_be_known(pending)
-        ]
+        known: dict[str, Rejected] = {}
+        asked: list[str] = []
+        for pending in batch:
+            intent_id = pending.decoded.intent.intent_id
+            if intent_id in self._recent:
+                known[intent_id] = self._recent[intent_id]
+            elif self._may_be_known(pending, intent_id):
+                asked.append(intent_id)
         if asked:
             for intent_id, data in zip(asked, await self._streams.outcomes(asked), strict=True):
                 outcome = None if data is None else refusal_in(data)
@@ -68,10 +66,11 @@ class Refusals:
                     known[intent_id] = outcome
         return known
 
-    def _may_be_known(self, pending: Pending) -> bool:
-        entry, made_ms = pending.entry, intent_id_ms(pending.decoded.intent.intent_id)
+    def _may_be_known(self, pending: Pending, intent_id: str) -> bool:
+        entry = pending.entry
         if entry.deliveries > 1:
             return True
+        made_ms = intent_id_ms(intent_id)
         first_ms = self._first_ms.setdefault(entry.shard, pending.entry_ms)
         # A young id that the daemon before has refused was made before `first_ms`, by a clock that may be a bit ahead.
         return abs(pending.entry_ms - made_ms) > YOUNG_MS or pending.entry_ms <= first_ms + 2 * YOUNG_MS

@@ -77,6 +77,19 @@ return refused
 Anything else that is refused ends it before an entry is acknowledged.
 """
 
+OUTCOMES_SCRIPT: Final = """
+local found = {}
+for at, key in ipairs(cmsgpack.unpack(ARGV[1])) do
+  local outcome = redis.call('GET', key)
+  if outcome then
+    found[#found + 1] = at
+    found[#found + 1] = outcome
+  end
+end
+return found
+"""
+"""Outcomes by their keys (MessagePack): those that are there, each behind its place in the list, from 1 on."""
+
 
 def keys_of(names: StreamNames) -> list[str]:
     """The streams that are the same for every call."""
@@ -117,6 +130,7 @@ class RedisTelling:
         self._names = names
         self._cluster = cluster
         self._script: Any = None if cluster else redis.register_script(SCRIPT)
+        self._outcomes_script: Any = None if cluster else redis.register_script(OUTCOMES_SCRIPT)
         self._scripts = not cluster
 
     async def settle(
@@ -133,12 +147,9 @@ class RedisTelling:
                 try:
                     _log_refused(await self._script(keys=keys_of(self._names), args=arguments))
                 except (rx.NoPermissionError, rx.ResponseError) as error:
-                    if not isinstance(error, rx.NoPermissionError) and "unknown command" not in str(error):
-                        raise
+                    self._go_on_without_scripts(error)
                 else:
                     return
-            self._scripts = False
-            _log.warning("streams.no-scripts", hint="allow +evalsha and +script|load: outcomes are sent faster then")
         await self.publish(events)
         await self.announce_tables(places)
         if not batch:
@@ -157,12 +168,22 @@ class RedisTelling:
 
     async def outcomes(self, intent_ids: Sequence[str]) -> list[bytes | None]:
         """What was told of these intents, as far as it is still there."""
+        keys = [self._names.outcome(intent_id) for intent_id in intent_ids]
+        if self._scripts:
+            async with redis_errors("outcomes"):
+                try:
+                    found = iter(await self._outcomes_script(args=[msgspec.msgpack.encode(keys)]))
+                except (rx.NoPermissionError, rx.ResponseError) as error:
+                    self._go_on_without_scripts(error)
+                else:
+                    by_place = dict(zip(found, found, strict=True))
+                    return [by_place.get(place) for place in range(1, len(keys) + 1)]
         async with redis_errors("outcomes"):
             pipeline = self._redis.pipeline(transaction=False)  # no MGET: a cluster has the keys in many places
-            for intent_id in intent_ids:
-                pipeline.get(self._names.outcome(intent_id))
-            found: list[bytes | None] = await pipeline.execute()
-            return found
+            for key in keys:
+                pipeline.get(key)
+            answers: list[bytes | None] = await pipeline.execute()
+            return answers
 
     async def publish(self, events: Sequence[bytes]) -> None:
         """Add events to their stream."""
@@ -186,6 +207,13 @@ class RedisTelling:
                 else:
                     pipeline.set(self._names.table(name), place)
             await pipeline.execute()
+
+    def _go_on_without_scripts(self, error: rx.RedisError) -> None:
+        """To be called within the handler of `error`, which is raised again if it says anything else."""
+        if not isinstance(error, rx.NoPermissionError) and "unknown command" not in str(error):
+            raise error
+        self._scripts = False
+        _log.warning("streams.no-scripts", hint="allow +evalsha and +script|load: outcomes are sent faster then")
 
     def _tell(self, pipeline: Any, told: Settlement) -> None:
         if told.intent_id is not None:

@@ -8,7 +8,7 @@ from typing import Final
 from firn.coordinator.replay import rules
 from firn.coordinator.replay.working import Working
 from firn.model.errors import InvalidInput
-from firn.model.intent import CreateOrReplaceTable, CreateTable, Intent, RegisterTable
+from firn.model.intent import Append, CreateOrReplaceTable, CreateTable, Intent, RegisterTable
 from firn.model.metadata import TableMetadata
 from firn.model.operations.tables import RenameTable
 from firn.model.operations.upkeep import SetLocation, UpdateProperties
@@ -25,6 +25,8 @@ def chooses_places(intent: Intent) -> bool:
 
     Such an intent is a batch of its own, under the lock over all locations. A rename is one: places go by names.
     """
+    if isinstance(intent, Append):  # nearly always, and asked of each
+        return False
     if isinstance(intent, UpdateProperties | UpdateViewProperties):
         return not intent.updates.keys().isdisjoint(PLACES)
     if isinstance(intent, ReplaceView):

@@ -56,7 +56,7 @@ def rows() -> list[tuple[str, str, str, str]]:
             continue
         own = labels.get(family.name)
         if own is None:
-            own = tuple(family.samples[0].labels) if family.samples else ()
+            own = tuple(label for label in family.samples[0].labels if label != "le") if family.samples else ()
         name = family.name + ("_total" if family.type == "counter" else "")
         found.append((name, family.type, ", ".join(own), family.documentation))
     return sorted(found)
