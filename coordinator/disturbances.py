@@ -185,9 +185,8 @@ def _changed(draft: DraftSnapshot) -> Iterator[tuple[DataFile, bool]]:
     """The files that a snapshot added or removed itself, and whether it added them."""
     for manifest in draft.manifests:
         if isinstance(manifest, DraftManifest) and manifest.snapshot_id == draft.snapshot.snapshot_id:
-            for entry in manifest.entries:
-                if entry.status is Status.ADDED or entry.status is Status.DELETED:
-                    yield entry.data_file, entry.status is Status.ADDED
+            for entry in manifest.changes:
+                yield entry.data_file, entry.status is Status.ADDED
 
 
 def _files_touched(reserved: frozenset[str], draft: DraftSnapshot) -> Touched | None:

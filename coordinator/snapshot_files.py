@@ -14,6 +14,7 @@ from firn.storage.listed_manifests import ListedManifests, listed
 from firn.storage.manifest_lists import assign_sequence_numbers, manifest_list_of
 from firn.storage.manifests import EncodedManifest, encode_manifest, manifest_file
 from firn.storage.packed_entries import PackedEntries
+from firn.storage.spliced_entries import SplicedEntries, encode_spliced
 
 
 def encode_snapshots(
@@ -44,7 +45,8 @@ def encode_snapshots(
                 encoded = _encode(reference, metadata, format_version=version)
                 kept = manifest_file(encoded, reference.location)
                 files.append((reference.location, encoded.data))
-                packed[reference.location] = encoded.packed
+                if encoded.packed is not None:
+                    packed[reference.location] = encoded.packed
                 if reference.reuse_key is not None:
                     written[reference.reuse_key] = kept
             else:
@@ -105,6 +107,10 @@ def _encode(draft: DraftManifest, metadata: TableMetadata, *, format_version: in
     spec, schema = metadata.spec_by_id(draft.partition_spec_id), metadata.schema_by_id(draft.schema_id)
     assert spec is not None
     assert schema is not None
+    if isinstance(draft.entries, SplicedEntries):
+        return encode_spliced(
+            draft.entries, schema=schema, spec=spec, content=draft.content, snapshot_id=draft.snapshot_id
+        )
     return encode_manifest(
         draft.entries,
         schema=schema,

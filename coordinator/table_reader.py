@@ -32,6 +32,7 @@ from firn.model.view import ViewMetadata
 from firn.storage.files import FileStore
 from firn.storage.manifest_lists import check_totals
 from firn.storage.manifest_paths import live_paths
+from firn.storage.manifest_pieces import Layout, Piece, layout_of, read_pieces
 from firn.storage.manifest_reader import StoredManifests
 from firn.storage.merged_manifests import Source
 from firn.storage.metadata_files import decode_metadata, digest_of_bytes
@@ -40,6 +41,9 @@ from firn.storage.view_files import decode_view
 
 ENCRYPTION_KEY: Final = "encryption.key-id"
 """Table property of an encrypted table."""
+
+PACKED_FILES_MAX: Final = 2_000
+"""Files of a manifest that is rewritten from memory; of a larger one whole blocks are taken over as they are stored."""
 
 
 class TableReader:
@@ -163,6 +167,16 @@ class TableReader:
         """Whether the entries of a manifest can be had without reading it."""
         cache = self._cache
         return cache.packed(manifest.manifest_path) is not None or cache.decoded(manifest) is not None
+
+    def pieces(self, metadata: TableMetadata, manifest: ManifestFile) -> Sequence[Piece] | None:
+        """The entries of a manifest as they are stored; None for one that is laid out in another way than firn's."""
+        layout = layout_of(metadata, manifest)
+        if layout is None:
+            return None
+        packed = self._cache.packed(manifest.manifest_path)
+        if packed is None or len(packed.files) > PACKED_FILES_MAX:
+            return read_pieces(self._read(manifest), manifest, layout)
+        return (packed,) if Layout(packed.partition_type, packed.format_version) == layout else None
 
     @property
     def merges(self) -> MergesBeside:

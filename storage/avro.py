@@ -251,6 +251,14 @@ def compress(content: bytes, *, codec: Codec, level: int | None = None) -> bytes
     raise InvalidInput(f"cannot write codec {codec!r}", where="codec")
 
 
+def inflate(stored: bytes, *, location: str) -> bytes:
+    """What a deflated block holds; `location` is for errors. Raises CorruptFile."""
+    try:
+        return _decompress("deflate", stored, bytes_max=BLOCK_BYTES_MAX)
+    except _INFLATE_ERRORS as exc:
+        raise CorruptFile(location, f"a block: deflate: {exc}") from None
+
+
 def _decompress(codec: Codec, stored: bytes, *, bytes_max: int) -> bytes:
     match codec:
         case "null":

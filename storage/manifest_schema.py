@@ -146,19 +146,10 @@ def manifest_schema(partition_type: StructType, format_version: int) -> bytes:
 
     Raises Unsupported for a partition field of a type that has no place in Avro partition data.
     """
-    before = () if format_version == 1 else (_required(134, "content", "int"),)
     data_file = {
         "type": "record",
         "name": "r2",
-        "fields": [
-            *before,
-            _required(100, "file_path", "string"),
-            _required(101, "file_format", "string"),
-            _required(102, "partition", _partition(partition_type)),
-            _required(103, "record_count", "long"),
-            _required(104, "file_size_in_bytes", "long"),
-            *_AFTER_SIZE[format_version],
-        ],
+        "fields": [*_start(partition_type, format_version), *_AFTER_SIZE[format_version]],
     }
     snapshot_id = (_required if format_version == 1 else _optional)(1, "snapshot_id", "long")
     numbers = (_optional(3, "sequence_number", "long"), _optional(4, "file_sequence_number", "long"))
@@ -169,6 +160,22 @@ def manifest_schema(partition_type: StructType, format_version: int) -> bytes:
         _required(2, "data_file", data_file),
     ]
     return msgspec.json.encode({"type": "record", "name": "manifest_entry", "fields": fields})
+
+
+def file_start_schema(partition_type: StructType, format_version: int) -> bytes:
+    """JSON of the schema of what a file's record begins with: its content, location, format, partition, rows, size."""
+    return msgspec.json.encode({"type": "record", "name": "r2", "fields": _start(partition_type, format_version)})
+
+
+def _start(partition_type: StructType, format_version: int) -> list[dict[str, Any]]:
+    return [
+        *(() if format_version == 1 else (_required(134, "content", "int"),)),
+        _required(100, "file_path", "string"),
+        _required(101, "file_format", "string"),
+        _required(102, "partition", _partition(partition_type)),
+        _required(103, "record_count", "long"),
+        _required(104, "file_size_in_bytes", "long"),
+    ]
 
 
 def _partition(partition_type: StructType) -> dict[str, Any]:

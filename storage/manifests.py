@@ -44,7 +44,8 @@ BLOCK_ENTRIES: Final = 100
 class EncodedManifest(msgspec.Struct, frozen=True, kw_only=True):
     """A manifest's bytes with what its manifest list will say of it.
 
-    `min_sequence_number` is None when every live file inherits the commit's number. `packed` are its entries.
+    `min_sequence_number` is None when every live file inherits the commit's number. `packed` are its entries, where
+    no block of them was taken over as it is.
     """
 
     data: bytes
@@ -55,7 +56,7 @@ class EncodedManifest(msgspec.Struct, frozen=True, kw_only=True):
     counts: ManifestCounts
     min_sequence_number: int | None
     partitions: tuple[FieldSummary, ...]
-    packed: PackedEntries
+    packed: PackedEntries | None
 
 
 def manifest_file(encoded: EncodedManifest, path: str) -> ManifestFile:

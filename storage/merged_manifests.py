@@ -16,20 +16,14 @@ from firn.model.manifest import UNASSIGNED_SEQUENCE_NUMBER, FieldSummary, Manife
 from firn.model.manifest_summary import combine_summaries
 from firn.model.metadata import TableMetadata
 from firn.model.partitioning import partition_type
-from firn.storage.avro import compress, is_sealed, open_avro, write_avro
+from firn.storage.avro import write_avro
 from firn.storage.manifest_merge import merge_entries
+from firn.storage.manifest_pieces import Layout, Piece, blocks_of, read_pieces
 from firn.storage.manifest_schema import manifest_schema
-from firn.storage.manifests import BLOCK_ENTRIES, manifest_header
-from firn.storage.packed_entries import PackedEntries, block_content, carried_over, joined, pack
-from firn.storage.packed_reading import read_packed
+from firn.storage.manifests import manifest_header
+from firn.storage.packed_entries import PackedEntries, carried_over, joined, pack
 
-ROW_IDS_KEY: Final = "firn.row-ids"
-"""Header entry of a v3 manifest in which every entry states its first row id, or has none to state."""
-
-STATED: Final = "stated"
 _NO_SNAPSHOT: Final = -1
-
-Blocks = list[tuple[int, bytes]]
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,33 +57,27 @@ def merged_manifest(
         raise InvalidInput(f"no partition spec {parts[0].partition_spec_id}", where=parts[0].manifest_path)
     version, content = metadata.format_version, parts[0].content
     type_ = partition_type(spec, metadata.current_schema, older=metadata.schemas)
-    schema = manifest_schema(type_, version)
-    pieces: list[PackedEntries | Blocks] = []
+    layout = Layout(type_, version)
+    pieces: list[Piece] = []
     for part in parts:
         packed = source.packed(part)
         if packed is not None and packed.format_version == version and packed.partition_type == type_:
             pieces.append(carried_over(packed, part))
             continue
-        data = source.read(part)
-        blocks = _settled_blocks(data, part, schema=schema, version=version)
-        if blocks is not None:
-            pieces.append(blocks)
-            continue
-        packed = read_packed(data, part, partition_type=type_, format_version=version)
-        if packed is not None:
-            pieces.append(carried_over(packed, part))
-            continue
-        listed = merge_entries([source.entries(metadata, part)], snapshot_id=_NO_SNAPSHOT)
-        pieces.append(pack(listed, type_, format_version=version))
-    header = manifest_header(metadata.current_schema, spec, content=content, format_version=version)
-    known = [piece for piece in pieces if isinstance(piece, PackedEntries)]
-    if content == "deletes" or (version > 2 and all(mark[4] is not None for piece in known for mark in piece.marks)):
-        header[ROW_IDS_KEY] = STATED
-    blocks = _blocks(pieces)
+        stored = read_pieces(source.read(part), part, layout)
+        if stored is None:
+            listed = merge_entries([source.entries(metadata, part)], snapshot_id=_NO_SNAPSHOT)
+            pieces.append(pack(listed, type_, format_version=version))
+        else:
+            pieces += [carried_over(one, part) if isinstance(one, PackedEntries) else one for one in stored]
+    made = blocks_of(pieces, content=content, format_version=version)
+    blocks = made.blocks
     files = sum(part.live_files_count or 0 for part in parts)
     if sum(count for count, _ in blocks) != files:
         raise CorruptFile(parts[0].manifest_path, f"or one merged with it does not hold the {files} live files listed")
-    data = write_avro(schema, blocks, metadata=header)
+    header = manifest_header(metadata.current_schema, spec, content=content, format_version=version)
+    data = write_avro(manifest_schema(type_, version), blocks, metadata=header | dict(made.header))
+    known = [piece for piece in pieces if isinstance(piece, PackedEntries)]
     row = ManifestFile(
         manifest_path=location,
         manifest_length=len(data),
@@ -107,46 +95,6 @@ def merged_manifest(
         partitions=_summaries(parts, metadata),
     )
     return MergedManifest(data=data, row=row, packed=joined(known) if len(known) == len(pieces) else None)
-
-
-def _settled_blocks(data: bytes, manifest: ManifestFile, *, schema: bytes, version: int) -> Blocks | None:
-    """The blocks of a manifest that firn merged before, to be taken over as they are; None for any other.
-
-    All its entries must be existing ones that inherit nothing. Its sync marker, which is a digest of the content, says
-    that it is firn's and whole.
-    """
-    if manifest.added_files_count != 0 or manifest.deleted_files_count != 0:
-        return None
-    file = open_avro(data, location=manifest.manifest_path)
-    own = file.metadata.get("avro.schema") == schema and file.codec == "deflate" and is_sealed(file)
-    if not own or (version > 2 and file.text(ROW_IDS_KEY) != STATED):
-        return None
-    return [(block.count, data[block.start : block.end]) for block in file.blocks]
-
-
-def _blocks(pieces: Sequence[PackedEntries | Blocks]) -> Blocks:
-    """Compressed blocks of all pieces in order; neighbouring packed ones share blocks."""
-    blocks: Blocks = []
-    run: list[PackedEntries] = []
-    for piece in pieces:
-        if isinstance(piece, PackedEntries):
-            run.append(piece)
-            continue
-        blocks += _compressed(run)
-        blocks += piece
-        run = []
-    return blocks + _compressed(run)
-
-
-def _compressed(run: Sequence[PackedEntries]) -> Blocks:
-    if not run:
-        return []
-    packed = joined(run)
-    count = len(packed.files)
-    return [
-        (min(BLOCK_ENTRIES, count - at), compress(block_content(packed, at, at + BLOCK_ENTRIES), codec="deflate"))
-        for at in range(0, count, BLOCK_ENTRIES)
-    ]
 
 
 def _summaries(parts: Sequence[ManifestFile], metadata: TableMetadata) -> tuple[FieldSummary, ...] | None:

@@ -6,22 +6,23 @@ called. A merge of what nobody has in memory is then copying.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
 from firn.model.datafile import CONTENT_CODES
 from firn.model.errors import CorruptFile, InvalidInput
-from firn.model.manifest import ManifestFile, Status
+from firn.model.manifest import ManifestContent, ManifestFile, Status
 from firn.model.manifest_summary import ManifestCounts, count_mismatches
 from firn.model.types import StructType
+from firn.storage.avro import AvroFile
 from firn.storage.avro_numbers import encode_long
 from firn.storage.avro_schema import AvroSchema, compile_schema
 from firn.storage.avro_walk import Walk, long_of
 from firn.storage.manifest_bytes import FileBytes
 from firn.storage.manifest_paths import checked_file
 from firn.storage.manifest_schema import manifest_schema
-from firn.storage.manifests import open_manifest
-from firn.storage.packed_entries import Mark, PackedEntries
+from firn.storage.packed_entries import Mark, PackedEntries, joined, pack
 
 _NUMBERS: Final = ((0,), (1,), (3,), (4,))
 """Status, snapshot id, data and file sequence number: what stands before a file."""
@@ -39,48 +40,63 @@ _CONTENTS: Final = {
 }
 
 
-def read_packed(
-    data: bytes, manifest: ManifestFile, *, partition_type: StructType, format_version: int
-) -> PackedEntries | None:
-    """The entries of a manifest as they are stored; None for one that is laid out in another way.
-
-    Raises CorruptFile naming the check that failed, Unsupported for a format version that firn does not know.
-    """
-    file = open_manifest(data, manifest=manifest)
-    own = compile_schema(manifest_schema(partition_type, format_version))
-    if file.schema.layout != own.layout:
-        return None
-    files: list[FileBytes] = []
-    marks: list[Mark] = []
-    try:
-        walk = _walk(own)
-        for count, content in file.read_contents():
-            start = 0
-            for end, found in walk.records(content, count):
-                status, snapshot_id, number, file_number, kind, path, file_format, rows, size, row_id, *behind = found
-                _, row_count = checked_file(path, file_format, rows, size)
-                if status is None or kind not in _CONTENTS[manifest.content]:
-                    raise InvalidInput(f"an entry that does not belong in a manifest of {manifest.content}")
-                if format_version == 1:
-                    head = start + len(status) + len(snapshot_id or b"")
-                else:
-                    head = start + len(status) + sum(map(_stored, (snapshot_id, number, file_number)))
-                tail = end - sum(map(_stored, behind)) if format_version > 2 else end
-                cut = tail - _stored(row_id) if format_version > 2 else end
-                files.append((content[head:cut], content[tail:end]))
-                marks.append((
-                    int(Status(long_of(status))), _number(snapshot_id), _number(number), _number(file_number),
-                    _number(row_id), row_count,
-                ))  # fmt: skip
-                start = end
-    except (InvalidInput, ValueError, IndexError) as error:
-        raise CorruptFile(file.location, str(error)) from None
-    mismatches = count_mismatches(manifest, _counts(marks))
+def cut_manifest(
+    file: AvroFile, manifest: ManifestFile, *, partition_type: StructType, format_version: int
+) -> PackedEntries:
+    """The entries of a manifest that is laid out as firn's are. Raises CorruptFile naming the check that failed."""
+    parts = [
+        cut_block(content, count, manifest, partition_type=partition_type, format_version=format_version)
+        for count, content in file.read_contents()
+    ]
+    packed = joined(parts) if parts else pack((), partition_type, format_version=format_version)
+    mismatches = count_mismatches(manifest, _counts(packed.marks))
     if mismatches:
         raise CorruptFile(file.location, "; ".join(mismatches))
+    return packed
+
+
+def cut_block(
+    content: bytes, count: int, manifest: ManifestFile, *, partition_type: StructType, format_version: int
+) -> PackedEntries:
+    """The entries of one block of a manifest that is laid out as firn's are, from what it holds decompressed.
+
+    Raises CorruptFile.
+    """
+    try:
+        files, marks = _cut(content, count, partition_type, manifest.content, format_version)
+    except (InvalidInput, ValueError, IndexError) as error:
+        raise CorruptFile(manifest.manifest_path, str(error)) from None
     return PackedEntries(
         format_version=format_version, partition_type=partition_type, files=tuple(files), marks=tuple(marks)
     )
+
+
+def _cut(
+    content: bytes, count: int, partition_type: StructType, kinds: ManifestContent, version: int
+) -> tuple[list[FileBytes], list[Mark]]:
+    """Raises InvalidInput, ValueError or IndexError for bytes that are no such entries."""
+    files: list[FileBytes] = []
+    marks: list[Mark] = []
+    start = 0
+    walk = _walk(compile_schema(manifest_schema(partition_type, version)))
+    for end, found in walk.records(content, count):
+        status, snapshot_id, number, file_number, kind, path, file_format, rows, size, row_id, *behind = found
+        _, row_count = checked_file(path, file_format, rows, size)
+        if status is None or kind not in _CONTENTS[kinds]:
+            raise InvalidInput(f"an entry that does not belong in a manifest of {kinds}")
+        if version == 1:
+            head = start + len(status) + len(snapshot_id or b"")
+        else:
+            head = start + len(status) + sum(map(_stored, (snapshot_id, number, file_number)))
+        tail = end - sum(map(_stored, behind)) if version > 2 else end
+        cut = tail - _stored(row_id) if version > 2 else end
+        files.append((content[head:cut], content[tail:end]))
+        marks.append((
+            int(Status(long_of(status))), _number(snapshot_id), _number(number), _number(file_number),
+            _number(row_id), row_count,
+        ))  # fmt: skip
+        start = end
+    return files, marks
 
 
 @lru_cache(maxsize=64)
@@ -97,7 +113,7 @@ def _number(value: bytes | None) -> int | None:
     return None if value is None else long_of(value)
 
 
-def _counts(marks: list[Mark]) -> ManifestCounts:
+def _counts(marks: Sequence[Mark]) -> ManifestCounts:
     files, rows = [0, 0, 0], [0, 0, 0]
     for mark in marks:
         files[mark[0]] += 1

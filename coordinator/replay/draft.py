@@ -6,8 +6,10 @@ from typing import Final, Literal
 
 import msgspec
 
-from firn.model.manifest import ManifestContent, ManifestEntry, ManifestFile
+from firn.model.manifest import ManifestContent, ManifestEntry, ManifestFile, Status
+from firn.model.manifest_summary import ManifestCounts, count_entries, least_sequence_number
 from firn.model.snapshot import Snapshot
+from firn.storage.spliced_entries import SplicedEntries
 
 MANIFEST_ENTRIES_MAX: Final = 20_000
 """Entries written into one manifest; more files make more manifests (about 8 MiB each with twenty columns)."""
@@ -24,11 +26,29 @@ class DraftManifest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     location: str
     partition_spec_id: int
     content: ManifestContent
-    entries: tuple[ManifestEntry, ...]
+    entries: tuple[ManifestEntry, ...] | SplicedEntries
     snapshot_id: int
     sequence_number: int
     schema_id: int
     reuse_key: str | None = None
+
+    @property
+    def counts(self) -> ManifestCounts:
+        """Its files and rows by status."""
+        return self.entries.counts if isinstance(self.entries, SplicedEntries) else count_entries(self.entries)
+
+    @property
+    def least_sequence_number(self) -> int | None:
+        """The age of its oldest live file; None when all are as old as the snapshot."""
+        entries = self.entries
+        return entries.least_sequence_number if isinstance(entries, SplicedEntries) else least_sequence_number(entries)
+
+    @property
+    def changes(self) -> list[ManifestEntry]:
+        """The entries of files that its snapshot adds or removes."""
+        if isinstance(self.entries, SplicedEntries):
+            return self.entries.removed()
+        return [entry for entry in self.entries if entry.status is not Status.EXISTING]
 
 
 ManifestRef = ManifestFile | DraftManifest

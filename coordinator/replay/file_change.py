@@ -15,6 +15,7 @@ from firn.coordinator.replay.draft import MANIFEST_ENTRIES_MAX, DraftManifest, M
 from firn.coordinator.replay.head import Head
 from firn.coordinator.replay.live_deletes import DeleteKey, LiveDelete, delete_key
 from firn.coordinator.replay.merging import Merged, TakenOver, merge_small
+from firn.coordinator.replay.splicing import spliced
 from firn.coordinator.replay.working import Working
 from firn.coordinator.replay.written_manifests import ReadManifest
 from firn.model.cherry_pick import STAGED_WAP_ID
@@ -23,6 +24,7 @@ from firn.model.intent import FileOperation
 from firn.model.manifest import ManifestContent, ManifestEntry, Status
 from firn.model.snapshot import Operation
 from firn.storage.manifest_merge import rewrite_without
+from firn.storage.spliced_entries import SplicedEntries
 
 VALIDATION: Final = "firn.validation"
 """Summary entry of a snapshot that was committed without looking at what came meanwhile."""
@@ -60,11 +62,15 @@ class FileChange(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 class _Rewritten(msgspec.Struct, frozen=True):
-    """Manifests of one content without some files: all of them in order, the new ones, and the files that went."""
+    """Manifests of one content without some files: all of them in order, the new ones, and the files that went.
+
+    `names` are the locations of manifests of data files, each with that of the new one that holds what stays of it.
+    """
 
     manifests: tuple[ManifestRef, ...]
     drafts: tuple[DraftManifest, ...]
     removed: tuple[DataFile, ...]
+    names: dict[str, str]
 
 
 def apply_change(
@@ -110,7 +116,8 @@ def apply_change(
         _forget(head, change.removed_data, removed_deletes)
         for one in change.added_manifests:
             head.live.put_all((f.file_path for f in one.files), manifest=one.written.manifest_path)
-        drafts = (*data.drafts, *merged_data, *added_data, *deletes.drafts, *merged_deletes, *added_deletes)
+        head.live.rename_manifests(data.names)
+        drafts = (*merged_data, *added_data, *deletes.drafts, *merged_deletes, *added_deletes)
         follow_drafts(working, head, drafts)
     return Applied(snapshot_id=snapshot_id, sequence_number=sequence_number)
 
@@ -184,6 +191,7 @@ def _rewrite(
     manifests: list[ManifestRef] = []
     drafts: list[DraftManifest] = []
     removed: list[DataFile] = []
+    names: dict[str, str] = {}
     for reference in head.manifests:
         if reference.content != content:
             continue
@@ -191,21 +199,29 @@ def _rewrite(
         if keys is None:
             manifests.append(reference)
             continue
-        entries = working.entries(reference)
-        removed += [e.data_file for e in entries if e.is_live and key(e.data_file) in keys]
+        splice = spliced(working, head, reference, keys, snapshot_id=snapshot_id) if content == "data" else None
+        if splice is not None:
+            entries: tuple[ManifestEntry, ...] | SplicedEntries = splice.entries
+            removed += splice.removed
+        else:
+            known = working.entries(reference)
+            removed += [e.data_file for e in known if e.is_live and key(e.data_file) in keys]
+            entries = tuple(rewrite_without(known, _is_among(keys, key), snapshot_id=snapshot_id))
         draft = DraftManifest(
             location=working.new_manifest_location(),
             partition_spec_id=reference.partition_spec_id,
             content=content,
-            entries=tuple(rewrite_without(entries, _is_among(keys, key), snapshot_id=snapshot_id)),
+            entries=entries,
             snapshot_id=snapshot_id,
             sequence_number=working.next_sequence_number,
             schema_id=working.metadata.current_schema_id,
         )
         manifests.append(draft)
         drafts.append(draft)
+        if content == "data":
+            names[location_of(reference)] = draft.location
     assert len(drafts) == len(wanted), "the index names a manifest that the head does not have"
-    return _Rewritten(tuple(manifests), tuple(drafts), tuple(removed))
+    return _Rewritten(tuple(manifests), tuple(drafts), tuple(removed), names)
 
 
 def _is_among(keys: Collection[Any], key: Callable[[DataFile], Any]) -> Callable[[DataFile], bool]:

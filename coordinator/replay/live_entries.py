@@ -5,22 +5,33 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 
 from firn.coordinator.replay.draft import ManifestRef, location_of
+from firn.coordinator.replay.splicing import named
 from firn.coordinator.replay.working import Working
 from firn.model.manifest import ManifestEntry
 
 
 def entries_of(working: Working, branch: str, locations: Collection[str]) -> list[ManifestEntry]:
-    """The entries of these data files, as far as they are live; each of their manifests is read once."""
-    wanted = set(locations)
+    """The entries of these data files, as far as they are live; each of their manifests is read once.
+
+    Their status says nothing: it may be that of another manifest which lists them later.
+    """
     live = working.head(branch).live
-    manifests = {live.manifest_of(location) for location in wanted}
+    wanted: dict[str | None, set[str]] = {}
+    for location in locations:
+        wanted.setdefault(live.manifest_of(location), set()).add(location)
     return [
         entry
         for reference in working.head(branch).manifests
-        if location_of(reference) in manifests
-        for entry in working.entries(reference)
-        if entry.is_live and entry.data_file.file_path in wanted
+        if (paths := wanted.get(location_of(reference))) is not None
+        for entry in _named(working, reference, paths)
     ]
+
+
+def _named(working: Working, reference: ManifestRef, paths: Collection[str]) -> list[ManifestEntry]:
+    found = named(working, reference, paths)
+    if found is not None:
+        return found
+    return [entry for entry in working.entries(reference) if entry.is_live and entry.data_file.file_path in paths]
 
 
 def live_entries(working: Working, branch: str, *, opens: Callable[[ManifestRef], bool]) -> Iterator[ManifestEntry]:

@@ -13,6 +13,7 @@ from firn.model.manifest import ManifestEntry, ManifestFile
 from firn.model.metadata import TableMetadata
 from firn.model.snapshot import Snapshot
 from firn.model.view import ViewMetadata
+from firn.storage.manifest_pieces import Piece
 
 
 class TableReader(Protocol):
@@ -26,6 +27,9 @@ class TableReader(Protocol):
 
     def at_hand(self, manifest: ManifestFile) -> bool:
         """Whether the entries of a stored manifest can be had without reading it."""
+
+    def pieces(self, metadata: TableMetadata, manifest: ManifestFile) -> Sequence[Piece] | None:
+        """The entries of a stored manifest as they are stored; None where it has to be decoded."""
 
     @property
     def merges(self) -> MergesBeside:

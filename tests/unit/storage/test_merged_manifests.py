@@ -14,8 +14,9 @@ from firn.model.metadata import TableMetadata
 from firn.storage.avro import is_sealed, open_avro
 from firn.storage.manifest_lists import assign_first_row_ids
 from firn.storage.manifest_merge import merge_entries
+from firn.storage.manifest_pieces import ROW_IDS_KEY
 from firn.storage.manifests import EncodedManifest, decode_manifest, encode_manifest, manifest_file
-from firn.storage.merged_manifests import ROW_IDS_KEY, MergedManifest, Source, merged_manifest
+from firn.storage.merged_manifests import MergedManifest, Source, merged_manifest
 from tests.strategies.manifests import EXAMPLE_PARTITION, SCHEMA, SPEC, added, entries
 from tests.strategies.older_avro import unsealed
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from firn.model.errors import CorruptFile
 from firn.model.partitioning import partition_type
 from firn.storage.avro import open_avro, write_avro
+from firn.storage.manifest_pieces import Layout, read_pieces
 from firn.storage.manifests import encode_manifest, manifest_file
-from firn.storage.packed_reading import read_packed
 from tests.strategies.manifests import SCHEMA, SPEC, entries
 
 TYPE = partition_type(SPEC, SCHEMA)
@@ -20,6 +20,17 @@ def encoded(listed, *, version, content="data"):
     return encode_manifest(
         listed, schema=SCHEMA, spec=SPEC, content=content, format_version=version, snapshot_id=5, codec="null"
     )
+
+
+def read_packed(data, row, *, partition_type, format_version):
+    """The one piece of a manifest of which no block can stay as it is."""
+    pieces = read_pieces(data, row, Layout(partition_type, format_version))
+    return None if pieces is None else one_of(pieces)
+
+
+def one_of(pieces):
+    (piece,) = pieces
+    return piece
 
 
 def some(version, kind="data"):
