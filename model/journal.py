@@ -135,9 +135,7 @@ def encode_segment(segment: Segment) -> bytes:
     records: list[Record] = [segment.batch, *segment.retried, *segment.decided]
     if segment.checkpoint is not None:
         records.append(segment.checkpoint)
-    lines = [_ENCODER.encode(record) for record in records]
-    lines.append(_ENCODER.encode({"end": len(records)}))
-    return b"\n".join(lines) + b"\n"
+    return _ENCODER.encode_lines([*records, {"end": len(records)}])
 
 
 def decode_segment(data: bytes, *, location: str) -> Segment:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from functools import cache
+from typing import Any, Final
 
 from firn.model.operations.common import Operation
 
@@ -15,7 +16,11 @@ _BASES: Final = ("base_snapshot_id", "expected_snapshot_id")
 
 def ref_of(intent: Operation) -> str | None:
     """The branch or tag that the intent is about; None where it is about the table."""
-    return next((name for member in _REFS if isinstance(name := getattr(intent, member, None), str)), None)
+    for member in _members(type(intent), _REFS):
+        name: Any = getattr(intent, member)
+        if isinstance(name, str):
+            return name
+    return None
 
 
 def trace_of(intent: Operation) -> str | None:
@@ -27,4 +32,14 @@ def trace_of(intent: Operation) -> str | None:
 
 def base_of(intent: Operation) -> int | None:
     """The snapshot that the intent was planned on; None where it does not say, or the branch was empty."""
-    return next((base for member in _BASES if isinstance(base := getattr(intent, member, None), int)), None)
+    for member in _members(type(intent), _BASES):
+        base: Any = getattr(intent, member)
+        if isinstance(base, int):
+            return base
+    return None
+
+
+@cache
+def _members(kind: type[Operation], names: tuple[str, ...]) -> tuple[str, ...]:
+    """Those of these members that an operation has."""
+    return tuple(name for name in names if name in kind.__struct_fields__)

@@ -6,7 +6,7 @@ zero are left out, and a total is carried on only from a previous snapshot that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from firn.model.datafile import DataFile
@@ -125,6 +125,19 @@ class SummaryBuilder:
         self._counts.added(file)
         if self._partitions is not None:
             self._partition(file).added(file)
+
+    def added_all(self, files: Sequence[DataFile]) -> None:
+        """Count files as added. Cost for data files: a few sums, and a look at each of their partitions."""
+        if self._partition_limit or any(file.content != "data" for file in files):
+            for file in files:
+                self.added(file)
+            return
+        self._counts.raise_by("added-files-size", sum([file.file_size_in_bytes for file in files]))
+        self._counts.raise_by("added-data-files", len(files))
+        self._counts.raise_by("added-records", sum([file.record_count for file in files]))
+        if self._partitions is not None:
+            for file in {(file.spec_id, file.partition): file for file in files}.values():
+                self._partition(file)  # for their number: without a limit none is listed
 
     def removed(self, file: DataFile) -> None:
         """Count a file of any content as removed."""

@@ -74,13 +74,13 @@ def _mark(entry: ManifestEntry) -> Mark:
 def block_content(packed: PackedEntries, start: int = 0, end: int | None = None) -> bytes:
     """The datum bytes of some of the entries, as they stand in an Avro block."""
     encoder = entry_encoder(packed.partition_type, format_version=packed.format_version)
-    known: dict[tuple[int | None, ...], bytes] = {}
+    known: dict[tuple[int | None, ...], tuple[bytes, bytes]] = {}
     parts: list[bytes] = []
     for (head, tail), mark in zip(packed.files[start:end], packed.marks[start:end], strict=True):
-        numbers = known.get(mark[:4])
+        numbers = known.get(mark[:5])
         if numbers is None:
-            numbers = known[mark[:4]] = _numbers(encoder, mark)
-        parts += (numbers, head, encoder.row_id(mark[4]), tail)
+            numbers = known[mark[:5]] = (_numbers(encoder, mark), encoder.row_id(mark[4]))
+        parts += (numbers[0], head, numbers[1], tail)
     return b"".join(parts)
 
 

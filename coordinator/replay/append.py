@@ -33,6 +33,8 @@ class Additions(msgspec.Struct, frozen=True, eq=False):
     @property
     def every_file(self) -> list[DataFile]:
         """All files, those in manifests too."""
+        if not self.manifests:
+            return self.files
         return [*self.files, *(file for manifest in self.manifests for file in manifest.files)]
 
 
@@ -40,6 +42,8 @@ class AppendGroup:
     """Appends to one branch that will become one snapshot."""
 
     def __init__(self, working: Working, *, branch: str, leader: str) -> None:
+        metadata = working.metadata
+        assert metadata is not None
         self.branch = branch
         self.snapshot_id = working.snapshot_id_for(leader)
         self.sequence_number = working.next_sequence_number
@@ -47,21 +51,22 @@ class AppendGroup:
         self.summary: dict[str, str] = {}
         self.files: dict[int, list[DataFile]] = {}
         self.manifests: list[ReadManifest] = []
-        self._locations: dict[tuple[int, int], str] = {}
+        self._locations: dict[int, list[str]] = {}
+        """By partition spec, those of the manifests that will hold its files."""
+        self._shares = metadata.properties.get(APPEND_MODE, "merge") != "per-intent"
+        self._applied = Applied(snapshot_id=self.snapshot_id, sequence_number=self.sequence_number)
+        self._live = working.head(branch).live
         self._working = working
 
     def accepts(self, intent: Append) -> bool:
         """Whether the intent may share the snapshot: same branch, no summary entry that contradicts another's."""
-        mode = (self._working.metadata.properties if self._working.metadata else {}).get(APPEND_MODE, "merge")
-        return (
-            mode != "per-intent"
-            and intent.branch == self.branch
-            and all(self.summary.get(key, value) == value for key, value in intent.summary.items())
-        )
+        if not self._shares or intent.branch != self.branch:
+            return False
+        return not intent.summary or all(self.summary.get(key, value) == value for key, value in intent.summary.items())
 
     def add(self, intent: Append, added: Additions) -> Applied:
         """Take the intent's files in; they are live for the intents that follow."""
-        live = self._working.head(self.branch).live
+        live = self._live
         self.intents.append((intent.intent_id, intent.writer))
         self.summary.update(intent.summary)
         self.manifests += added.manifests
@@ -69,15 +74,12 @@ class AppendGroup:
             live.put_all((file.file_path for file in manifest.files), manifest=manifest.written.manifest_path)
         for file in added.files:
             of_spec = self.files.setdefault(file.spec_id, [])
-            live.put(file.file_path, manifest=self._location(file.spec_id, len(of_spec) // MANIFEST_ENTRIES_MAX))
+            locations = self._locations.setdefault(file.spec_id, [])
+            if len(of_spec) % MANIFEST_ENTRIES_MAX == 0:
+                locations.append(self._working.new_manifest_location())
+            live.put(file.file_path, manifest=locations[-1])
             of_spec.append(file)
-        return Applied(snapshot_id=self.snapshot_id, sequence_number=self.sequence_number)
-
-    def _location(self, spec_id: int, part: int) -> str:
-        location = self._locations.get((spec_id, part))
-        if location is None:
-            location = self._locations[spec_id, part] = self._working.new_manifest_location()
-        return location
+        return self._applied
 
     def close(self) -> None:
         """Draft the group's manifests (a new one per spec, before the old ones) and its snapshot."""
@@ -85,12 +87,14 @@ class AppendGroup:
         assert working.metadata is not None
         drafts = [
             DraftManifest(
-                location=self._location(spec_id, part),
+                location=location,
                 partition_spec_id=spec_id,
                 content="data",
                 entries=tuple(
-                    ManifestEntry(status=Status.ADDED, snapshot_id=self.snapshot_id, data_file=file)
-                    for file in files[part * MANIFEST_ENTRIES_MAX : (part + 1) * MANIFEST_ENTRIES_MAX]
+                    [
+                        ManifestEntry(status=Status.ADDED, snapshot_id=self.snapshot_id, data_file=file)
+                        for file in files[part * MANIFEST_ENTRIES_MAX : (part + 1) * MANIFEST_ENTRIES_MAX]
+                    ]
                 ),
                 snapshot_id=self.snapshot_id,
                 sequence_number=self.sequence_number,
@@ -99,7 +103,7 @@ class AppendGroup:
                 + ",".join(intent_id for intent_id, _ in self.intents),
             )
             for spec_id, files in self.files.items()
-            for part in range(-(-len(files) // MANIFEST_ENTRIES_MAX))
+            for part, location in enumerate(self._locations[spec_id])
         ]
         given = [
             one.listed(working, snapshot_id=self.snapshot_id, sequence_number=self.sequence_number)
@@ -128,19 +132,22 @@ def bind_append(working: Working, intent: Append) -> Additions:
     metadata = working.require(table_uuid=intent.table_uuid)
     head = working.head(intent.branch)
     files = bind_added(working, intent.data_files, where="data-files", only_to_list=True)
-    manifests = read_written(working, intent.manifests, where="manifests")
+    manifests = read_written(working, intent.manifests, where="manifests") if intent.manifests else []
     require_all_added(working, manifests)
     if metadata.format_version < 2:  # their entries name a snapshot, and it must be the one that adds them
         added = Additions([*files, *(file for one in manifests for file in one.files)], [])
     else:
         added = Additions(files, manifests)
-    require_once(added.every_file)
-    require_not_live(head, added.every_file)
+    every_file = added.every_file
+    require_once(every_file)
+    require_not_live(head, every_file)
     return added
 
 
 def require_once(files: Sequence[DataFile]) -> None:
     """Refuse a file that several manifests list. Prevents: the same rows counted twice."""
+    if len({file.file_path for file in files}) == len(files):
+        return
     counts = Counter(file.file_path for file in files)
     twice = [path for path, count in counts.items() if count > 1]
     if twice:

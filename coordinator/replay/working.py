@@ -24,9 +24,8 @@ from firn.coordinator.replay.reader import TableReader
 from firn.model.datafile import DataFile
 from firn.model.intent import Intent
 from firn.model.limits import Limits
-from firn.model.manifest import ManifestEntry, ManifestFile, Status
+from firn.model.manifest import ManifestEntry, ManifestFile
 from firn.model.manifest_inheritance import inherit
-from firn.model.manifest_summary import count_entries, least_sequence_number
 from firn.model.metadata import TableMetadata
 from firn.model.metadata_changes import add_snapshot
 from firn.model.partition_path import partition_path
@@ -315,8 +314,7 @@ class Working:
         builder = SummaryBuilder(
             partition_limit=SUMMARY_PARTITION_LIMIT.of(self.metadata.properties), path_of=self.partition_path
         )
-        for file in added:
-            builder.added(file)
+        builder.added_all(added)
         for file in removed:
             builder.removed(file)
         return builder.build(operation, previous=parent, properties=properties)
@@ -355,8 +353,7 @@ class Working:
         known = self._numbered.get(manifest.location)
         if known is not None:
             return known
-        counts = count_entries(manifest.entries)
-        least = least_sequence_number(manifest.entries)
+        counts, least = manifest.counts, manifest.least_sequence_number
         known = self._numbered[manifest.location] = ManifestFile(
             manifest_path=manifest.location,
             manifest_length=0,
@@ -385,5 +382,5 @@ def _with_metrics(entry: ManifestEntry) -> ManifestEntry:
 def _has_something_to_say(manifest: ManifestRef, *, snapshot_id: int) -> bool:
     """Whether a manifest belongs in the list of a snapshot: it has live files, or tombstones of this very snapshot."""
     if isinstance(manifest, DraftManifest):
-        return manifest.snapshot_id == snapshot_id or any(e.status is not Status.DELETED for e in manifest.entries)
+        return manifest.snapshot_id == snapshot_id or manifest.counts.live_files > 0
     return manifest.may_have_live_files

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -188,3 +189,25 @@ def test_totals_follow_the_files_through_any_history(commits):
         assert previous.summary is not None
         assert previous.summary["total-records"] == str(sum(f.record_count for f in live if f.content == "data"))
         assert previous.summary["total-delete-files"] == str(sum(f.content != "data" for f in live))
+
+
+PARTITIONS = st.sampled_from([(), (1,), (2,), (None,), (0.0,), (-0.0,)]) | st.builds(lambda: (float("nan"),))
+PLACED = st.builds(
+    lambda file, spec_id, partition: msgspec.structs.replace(file, spec_id=spec_id, partition=partition),
+    st.just(DATA) | FILES, st.integers(0, 1), PARTITIONS,
+)  # fmt: skip
+
+
+@given(st.lists(PLACED, max_size=8), st.lists(FILES, max_size=2), st.integers(0, 3))
+def test_files_may_be_counted_all_at_once(files, removed, limit):
+    summaries = []
+    for at_once in (True, False):
+        builder = SummaryBuilder(partition_limit=limit, path_of=lambda file: f"{file.spec_id}{file.partition}")
+        if at_once:
+            builder.added_all(files)
+        for file in () if at_once else files:
+            builder.added(file)
+        for file in removed:
+            builder.removed(file)
+        summaries.append(builder.build("overwrite", previous=None))
+    assert summaries[0] == summaries[1]
