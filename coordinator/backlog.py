@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -57,7 +58,8 @@ class _Sweep(msgspec.Struct):
 class Backlog:
     """One owned shard's backlog, taken up page by page.
 
-    `accept` hands an entry, which counts as under way, to its lane, or sets it aside. Entries that were delivered
+    `accept` hands an entry, which counts as under way, to its lane, or sets it aside; what it returns, if anything, is
+    to be awaited. Entries that were delivered
     `suspect_after` times and never decided are handed over one by one, each when the one before is settled (or has
     been at it for `SUSPECT_S`): the one that takes daemons down then becomes poison alone.
     """
@@ -70,12 +72,14 @@ class Backlog:
         streams: IntentStreams,
         lanes: Lanes,
         consumer: str,
-        accept: Callable[[Entry], Awaitable[None]],
+        accept: Callable[[Entry], Awaitable[None] | None],
         suspect_after: int,
     ) -> None:
         self.shard = shard
         self.caught_up = False
         """Whether all that was left behind has been looked at: until then nothing new is taken."""
+        self.given_up = False
+        """Whether the shard is this daemon's no more."""
         self._shards = shards
         self._streams = streams
         self._lanes = lanes
@@ -118,20 +122,29 @@ class Backlog:
         if self._everything is None:
             self._everything = _Sweep(FIRST_ID, min_idle_ms=min_idle_ms)
 
-    async def offer(self, entry: Entry) -> None:
-        """Take an entry that was handed out for the first time: into its lane, or not yet."""
-        if self._lanes.under_way(self.shard, entry.entry_id):
-            return
-        table = self._table_of(entry)
-        if table is not None and (table in self._marks or not self._lanes.has_room(table)):
-            self._hold_back(table, entry.entry_id)
-            return
-        self._lanes.admit(self.shard, entry.entry_id, table=table, size=_size(entry))
-        try:
-            await self._accept(entry)
-        except BaseException:
-            self._lanes.settled([(self.shard, entry.entry_id)])
-            raise
+    async def offer(self, entries: Sequence[Entry]) -> Sequence[Entry]:
+        """Take entries that were handed out for the first time: into their lanes, or not yet.
+
+        Those that are left, when the shard is given up meanwhile.
+        """
+        for at, entry in enumerate(entries):
+            if self.given_up:
+                return entries[at:]
+            if self._lanes.under_way(self.shard, entry.entry_id):
+                continue
+            table = self._table_of(entry)
+            if table is not None and (table in self._marks or not self._lanes.has_room(table)):
+                self._hold_back(table, entry.entry_id)
+                continue
+            self._lanes.admit(self.shard, entry.entry_id, table=table, size=_size(entry))
+            try:
+                rest = self._accept(entry)
+                if rest is not None:
+                    await rest
+            except BaseException:
+                self._lanes.settled([(self.shard, entry.entry_id)])
+                raise
+        return ()
 
     async def step(self) -> bool:
         """Look at one page of each pass that is under way; False when there is none, or nothing that has room."""
@@ -196,7 +209,9 @@ class Backlog:
             due[: len(counted)] = [(table, entry) for (table, _), entry in zip(due, counted, strict=False)]
             while due:
                 table, entry = due[0]
-                await self._accept(entry)
+                rest = self._accept(entry)
+                if rest is not None:
+                    await rest
                 del due[0]
                 if sweep.tables and table in self._marks:
                     self._marks[table].count = max(0, self._marks[table].count - 1)
@@ -240,11 +255,20 @@ class Backlog:
         """The table whose lane an entry belongs to; None when it is none of this shard, or none at all."""
         payload = entry.payload or b""
         found = _OWN_ADDRESS.match(payload)
+        if found is not None:
+            return _own_table(found[1], self.shard, self._shards)
         try:
-            table = _ADDRESS.decode(payload).table if found is None else found[1].decode()
+            table = _ADDRESS.decode(payload).table
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
             return None
         return table if shard_of(table, shards=self._shards) == self.shard else None
+
+
+@lru_cache(maxsize=10_000)
+def _own_table(name: bytes, shard: int, shards: int) -> str | None:
+    """The table of this name in ASCII, if its intents travel on this shard."""
+    table = name.decode()
+    return table if shard_of(table, shards=shards) == shard else None
 
 
 def _size(entry: Entry) -> int:

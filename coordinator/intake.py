@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from collections.abc import Set as AbstractSet
+from itertools import groupby
+from operator import attrgetter
 
 import msgspec
 import structlog
@@ -61,6 +64,7 @@ class Intake:
         limits: Limits,
     ) -> None:
         self._streams = streams
+        self._reply_prefix = streams.names.replies
         self._lanes = lanes
         self._publisher = publisher
         self._consumer = consumer
@@ -83,10 +87,10 @@ class Intake:
         """Take nothing more."""
         self._stopping = True
 
-    def forget(self, shards: set[int]) -> None:
+    def forget(self, shards: AbstractSet[int]) -> None:
         """These shards were given up: should they come back, what was delivered and not settled is taken up again."""
-        for shard in shards:
-            self._backlogs.pop(shard, None)
+        for shard in shards & self._backlogs.keys():
+            self._backlogs.pop(shard).given_up = True
 
     async def run(self) -> None:
         """Take entries until stopped. Failures of Redis are waited out; no delivery is counted meanwhile.
@@ -132,20 +136,19 @@ class Intake:
             await asyncio.sleep(0 if any(stepped) else HELD_BLOCK_MS / 1000)
             return
         block_ms = 0 if any(stepped) else HELD_BLOCK_MS if held_back else BLOCK_MS
-        for entry in await self._streams.take(ready, consumer=self._consumer, count=TAKE_COUNT, block_ms=block_ms):
-            backlog = self._backlogs.get(entry.shard)
-            if backlog is not None:
-                await backlog.offer(entry)
-                continue
-            # The shard was given up while this was asked for. Whoever has it now may have looked for what is pending
-            # already, and would find the entry minutes later: it is added anew instead.
-            await self._streams.move(entry, to_shard=entry.shard)
-            self._metrics.moved.inc()
+        taken = await self._streams.take(ready, consumer=self._consumer, count=TAKE_COUNT, block_ms=block_ms)
+        for shard, entries in groupby(taken, key=attrgetter("shard")):
+            page = list(entries)
+            backlog = self._backlogs.get(shard)
+            # The shard was given up while these were asked for. Whoever has it now may have looked for what is pending
+            # already, and would find the entries minutes later: they are added anew instead.
+            for entry in page if backlog is None else await backlog.offer(page):
+                await self._streams.move(entry, to_shard=shard)
+                self._metrics.moved.inc()
 
     def _follow(self, shards: list[int]) -> None:
         """Have a backlog for each owned shard, and for no other."""
-        for shard in self._backlogs.keys() - set(shards):
-            del self._backlogs[shard]
+        self.forget(self._backlogs.keys() - set(shards))
         for shard in shards:
             if shard not in self._backlogs:
                 self._publisher.refusals.took_over(shard)
@@ -190,35 +193,58 @@ class Intake:
         self._metrics.paused_intents.set(paused)
         self._metrics.held_back_intents.set(sum(backlog.entries for backlog in self._backlogs.values()) - paused)
 
-    async def _accept(self, entry: Entry) -> None:
-        """Hand an entry, which counts as under way, to its lane, or set it aside."""
+    def _accept(self, entry: Entry) -> Awaitable[None] | None:
+        """Hand an entry, which counts as under way, to its lane, or set it aside.
+
+        What is returned is to be awaited: then that takes a while, as next to no entry's does.
+        """
         if entry.deliveries > 2 * self._limits.deliveries_max:
             self._set_aside_unread(entry)
-            return
+            return None
+        if entry.payload is not None and len(entry.payload) > LONG_DECODE_BYTES:
+            return self._accept_long(entry)
         try:
-            decoded = await self._decode(entry)
+            decoded = self._decode(entry)
         except InvalidIntent as error:
-            identity = identity_of(entry.payload or b"", limits=self._limits, reply_prefix=self._streams.names.replies)
-            self._publisher.dead_letter(
-                entry, rule=error.rule, message=str(error), identity=identity, epoch=self._epoch
-            )
+            self._refuse(entry, error)
+            return None
+        return self._hand_over(entry, decoded)
+
+    async def _accept_long(self, entry: Entry) -> None:
+        try:
+            decoded = await asyncio.to_thread(self._decode, entry)
+        except InvalidIntent as error:
+            self._refuse(entry, error)
             return
+        rest = self._hand_over(entry, decoded)
+        if rest is not None:
+            await rest
+
+    def _hand_over(self, entry: Entry, decoded: DecodedIntent) -> Awaitable[None] | None:
         home = shard_of(decoded.intent.table, shards=self._shards)
         if home != entry.shard:
-            await self._streams.move(entry, to_shard=home)
-            self._lanes.settled([(entry.shard, entry.entry_id)])
-            self._metrics.moved.inc()
-            return
+            return self._move(entry, home)
+        entry_ms = _entry_ms(entry)
         self._lanes.put(
             Pending(
                 decoded=decoded,
                 entry=entry,
                 epoch=self._epoch,
-                entry_ms=_entry_ms(entry),
+                entry_ms=entry_ms,
                 taken_at=time.monotonic(),
-                verdict=self._verdict(entry, decoded),
+                verdict=self._verdict(entry, decoded, entry_ms),
             )
         )
+        return None
+
+    async def _move(self, entry: Entry, home: int) -> None:
+        await self._streams.move(entry, to_shard=home)
+        self._lanes.settled([(entry.shard, entry.entry_id)])
+        self._metrics.moved.inc()
+
+    def _refuse(self, entry: Entry, error: InvalidIntent) -> None:
+        identity = identity_of(entry.payload or b"", limits=self._limits, reply_prefix=self._reply_prefix)
+        self._publisher.dead_letter(entry, rule=error.rule, message=str(error), identity=identity, epoch=self._epoch)
 
     def _set_aside_unread(self, entry: Entry) -> None:
         """Not even refusing it came to an end: nothing in it is looked at any more, so nobody can be told."""
@@ -228,19 +254,16 @@ class Intake:
             entry, rule="poison", message=message, identity=(None, None, None), epoch=self._epoch
         )
 
-    async def _decode(self, entry: Entry) -> DecodedIntent:
+    def _decode(self, entry: Entry) -> DecodedIntent:
         if entry.payload is None:
             raise InvalidIntent(
                 f"the entry must have one field, 'intent'; it has {len(entry.fields)}",
                 rule="malformed-entry",
                 hint="XADD <stream> * intent '<json>'",
             )
-        prefix = self._streams.names.replies
-        if len(entry.payload) > LONG_DECODE_BYTES:
-            return await asyncio.to_thread(decode_intent, entry.payload, limits=self._limits, reply_prefix=prefix)
-        return decode_intent(entry.payload, limits=self._limits, reply_prefix=prefix)
+        return decode_intent(entry.payload, limits=self._limits, reply_prefix=self._reply_prefix)
 
-    def _verdict(self, entry: Entry, decoded: DecodedIntent) -> Refused | None:
+    def _verdict(self, entry: Entry, decoded: DecodedIntent, entry_ms: int) -> Refused | None:
         """What is wrong with a well-formed intent before its table is looked at. A repeat is answered all the same."""
         if entry.deliveries > self._limits.deliveries_max:
             return Refused(
@@ -249,7 +272,7 @@ class Intake:
                 hint="retry",
             )
         try:
-            check_age(decoded.intent.intent_id, entry_ms=_entry_ms(entry), limits=self._limits)
+            check_age(decoded.intent.intent_id, entry_ms=entry_ms, limits=self._limits)
         except InvalidIntent as error:
             return Refused(rule=error.rule, message=str(error), hint="fix")
         return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Final
 
@@ -39,14 +39,15 @@ class Lanes:
         self._shop = shop
         self._lanes: dict[str, Lane] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._under_way: dict[tuple[int, str], tuple[str | None, int]] = {}
-        self._counts: Counter[int] = Counter()
+        self._under_way: defaultdict[int, dict[str, tuple[str | None, int]]] = defaultdict(dict)
+        """By shard and entry id: table and size."""
         self._held: dict[str, _Held] = {}
         self._bytes = 0
         self._given_up: set[int] = set()
         self._unreadable: dict[str, str] = {}
         """Tables that have no lane here, and could not be read when they had one, or when they were looked at."""
         shop.paused.on_change(self._on_pauses)
+        shop.metrics.buffered_bytes.set_function(lambda: self._bytes)
         self._log = structlog.get_logger()
 
     def put(self, pending: Pending) -> None:
@@ -79,45 +80,44 @@ class Lanes:
 
     def admit(self, shard: int, entry_id: str, *, table: str | None, size: int) -> None:
         """Count an entry as under way, until `settled`; `table` None: it will be in no lane."""
-        self._under_way[shard, entry_id] = table, size
-        self._counts[shard] += 1
+        self._under_way[shard][entry_id] = table, size
         self._bytes += size
         if table is not None:
-            held = self._held.setdefault(table, _Held())
+            held = self._held.get(table)
+            if held is None:
+                held = self._held[table] = _Held()
             held.intents += 1
             held.bytes += size
-        self._shop.metrics.buffered_bytes.set(self._bytes)
 
     def under_way(self, shard: int, entry_id: str) -> bool:
         """Whether the entry is queued, being committed or being published here."""
-        return (shard, entry_id) in self._under_way
+        return entry_id in self._under_way[shard]
 
     def count_under_way(self, shard: int) -> int:
         """How many entries of a shard are under way."""
-        return self._counts[shard]
+        return len(self._under_way[shard])
 
     def settled(self, entries: Sequence[tuple[int, str]]) -> None:
         """These entries have been told and acknowledged, or are given up here."""
-        for entry in entries:
-            if entry not in self._under_way:
+        for shard, entry_id in entries:
+            known = self._under_way[shard].pop(entry_id, None)
+            if known is None:
                 continue
-            table, size = self._under_way.pop(entry)
+            table, size = known
             self._bytes -= size
-            self._counts[entry[0]] -= 1
             if table is not None:
                 held = self._held[table]
                 held.intents -= 1
                 held.bytes -= size
                 if not held.intents:
                     del self._held[table]
-        self._shop.metrics.buffered_bytes.set(self._bytes)
 
     def new_epoch(self) -> None:
         """Redis was emptied: its entry ids begin anew, so those under way say nothing about the ones to come.
 
         The intents themselves go on; should one come again under a new entry, it gets the same outcome.
         """
-        self.settled(list(self._under_way))
+        self.settled([(shard, entry_id) for shard, known in self._under_way.items() for entry_id in known])
 
     @property
     def unreadable(self) -> dict[str, str]:
