@@ -10,7 +10,7 @@ import asyncio
 import itertools
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, Protocol
 
@@ -26,11 +26,12 @@ from firn.model.errors import (
     Unavailable,
     UnknownOutcome,
 )
+from firn.storage.begun_files import Beginnings, BegunFile
 from firn.storage.files import FileStore
-from firn.storage.grown_content import Content, pieces_of
+from firn.storage.grown_content import Beginning, Content, GrownContent, pieces_of
 from firn.storage.locations import FILE_SCHEME, scheme_of
 from firn.storage.shared_arena import SharedArena
-from firn.storage.write_messages import MESSAGE_BYTES_MAX, Reply, Request
+from firn.storage.write_messages import FORGOTTEN, MESSAGE_BYTES_MAX, Continued, Reply, Request
 
 ARENA_BYTES: Final = 256 * 1024 * 1024
 """Address space for what is under way; memory is taken for as much of it as is used at once."""
@@ -51,8 +52,12 @@ _log: Any = structlog.get_logger(__name__)
 
 
 class _UnderWay(msgspec.Struct, frozen=True, eq=False):
-    done: asyncio.Future[None]
+    done: asyncio.Future[bool]
+    """True once all is written, False if what was to be continued is forgotten."""
+
     start: int
+    then: tuple[tuple[Beginning, BegunFile], ...]
+    """What is begun afterwards."""
 
 
 class FileWrites(Protocol):
@@ -95,6 +100,7 @@ class ProcessWrites:
         self._socket: socket.socket | None = None
         self._numbers = itertools.count()
         self._under_way: dict[int, _UnderWay] = {}
+        self._beginnings = Beginnings()
         self._decoder = msgspec.msgpack.Decoder(Reply)
 
     async def create_all(self, files: Sequence[tuple[str, Content]]) -> None:
@@ -103,22 +109,46 @@ class ProcessWrites:
             await self._threads.create_all(files)
             return
         connection = self._socket or await self._start()
-        start = self._arena.put([piece for _, content in files for piece in pieces_of(content)])
-        if start is None:
+        begun = {n: self._beginnings.take(c) for n, (_, c) in enumerate(files) if isinstance(c, GrownContent)}
+        written = await self._create(connection, files, begun)
+        if written is None:
+            written = await self._create(self._socket or await self._start(), files, dict.fromkeys(begun))
+        if not written:
             await self._threads.create_all(files)
-            return
+
+    async def _create(
+        self, connection: socket.socket, files: Sequence[tuple[str, Content]], begun: Mapping[int, BegunFile | None]
+    ) -> bool | None:
+        """Whether the process has written the files: False if it cannot be asked, None if it has forgotten what it had
+        `begun`, by a file's place among `files`. Those places are of files that are begun again.
+        """
+        pieces: list[list[bytes | memoryview]] = [list(pieces_of(content)) for _, content in files]
+        continued, then = [], []
+        for place, file in begun.items():
+            content = files[place][1]
+            assert isinstance(content, GrownContent)
+            if file is not None:
+                pieces[place] = list(content.behind(file.size))
+            another = self._beginnings.number_of_another()
+            continued.append(Continued(place, None if file is None else file.number, another, content.begun_bytes))
+            if another is not None:
+                then.append((content.beginning, BegunFile(another, content.begun_bytes)))
+        start = self._arena.put([piece for of_file in pieces for piece in of_file])
+        if start is None:
+            return False
         number = next(self._numbers)
         request = Request(
-            number, start, tuple(location for location, _ in files), tuple(len(content) for _, content in files)
-        )
-        message = msgspec.msgpack.encode(request)
-        if not _sent(connection, message):
+            number, start, tuple(location for location, _ in files), tuple(sum(map(len, some)) for some in pieces),
+            tuple(continued), self._beginnings.given_up(),
+        )  # fmt: skip
+        if not _sent(connection, msgspec.msgpack.encode(request)):
             self._arena.give_back(start)
-            await self._threads.create_all(files)
-            return
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._under_way[number] = _UnderWay(done, start)  # until the process has answered, whoever waits for it
-        await done
+            self._beginnings.give_up(request.given_up)
+            return False
+        done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        # Until the process has answered, whoever waits for it.
+        self._under_way[number] = _UnderWay(done, start, tuple(then))
+        return True if await done else None
 
     async def close(self) -> None:
         """End the process, after what it is at; a disk that hangs is not waited for."""
@@ -168,10 +198,13 @@ class ProcessWrites:
             reply = self._decoder.decode(message)
             under_way = self._under_way.pop(reply.number)
             self._arena.give_back(under_way.start)
+            if reply.error is None:
+                for beginning, file in under_way.then:
+                    self._beginnings.put(beginning, file)
             if under_way.done.done():
                 continue  # whoever asked has gone
-            if reply.error is None:
-                under_way.done.set_result(None)
+            if reply.error is None or reply.error == FORGOTTEN:
+                under_way.done.set_result(reply.error is None)
             else:
                 under_way.done.set_exception(_ERRORS.get(reply.error, Unavailable)(reply.message))
 
@@ -182,6 +215,7 @@ class ProcessWrites:
             return
         asyncio.get_running_loop().remove_reader(connection)
         connection.close()
+        self._beginnings.clear()
         if self._under_way:
             _log.warning("the process that writes files ended", writes=len(self._under_way))
         left, self._under_way = self._under_way, {}

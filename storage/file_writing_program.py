@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import contextlib
 import mmap
+import os
 import signal
 import socket
 import sys
 import threading
+from collections.abc import Mapping
 
 import msgspec
 
 from firn.model.errors import FirnError
-from firn.storage.local_files import LocalFiles
-from firn.storage.write_messages import MESSAGE_BYTES_MAX, Reply, Request
+from firn.storage.begun_files import BegunFiles
+from firn.storage.local_files import Bytes, LocalFiles, Rest
+from firn.storage.locations import normalize
+from firn.storage.write_messages import FORGOTTEN, MESSAGE_BYTES_MAX, Reply, Request
 
 PARALLEL_REQUESTS = 16
 """Lanes whose files are written at once."""
@@ -28,6 +32,7 @@ class _Service:
         self._connection = connection
         self._memory = memory
         self._files = LocalFiles()
+        self._begun = BegunFiles()
 
     def serve(self) -> None:
         """Take requests until there are no more, and finish them."""
@@ -43,12 +48,36 @@ class _Service:
         # A daemon that is killed with replies unread resets the connection.
         with contextlib.suppress(ConnectionError):
             while message := self._connection.recv(MESSAGE_BYTES_MAX):
-                self._connection.send(msgspec.msgpack.encode(self._write(decoder.decode(message))))
+                request = decoder.decode(message)
+                reply = self._write(request)
+                announced = [
+                    (self._begun.announce(one.then), normalize(request.locations[one.file]), one.then_bytes)
+                    for one in request.continued
+                    if one.then is not None and reply.error is None
+                ]
+                self._connection.send(msgspec.msgpack.encode(reply))
+                for file, path, size in announced:
+                    file.begin(path, size)
+                for number in request.given_up:
+                    self._begun.drop(number)
 
     def _write(self, request: Request) -> Reply:
-        files, start = [], request.start
-        for location, size in zip(request.locations, request.sizes, strict=True):
-            files.append((location, self._memory[start : start + size]))
+        taken = {one.file: self._begun.take(one.begun) for one in request.continued if one.begun is not None}
+        try:
+            if None in taken.values():
+                return Reply(request.number, FORGOTTEN)
+            return self._create(request, {file: begun for file, begun in taken.items() if begun is not None})
+        finally:
+            for descriptor in taken.values():
+                if descriptor is not None:
+                    os.close(descriptor)
+
+    def _create(self, request: Request, begun: Mapping[int, int]) -> Reply:
+        files: list[tuple[str, Bytes | Rest]] = []
+        start = request.start
+        for number, (location, size) in enumerate(zip(request.locations, request.sizes, strict=True)):
+            data = self._memory[start : start + size]
+            files.append((location, Rest(begun[number], data) if number in begun else data))
             start += size
         try:
             self._files.create_all(files)

@@ -22,6 +22,8 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final, NoReturn, Self, TypeAlias
 
+import msgspec
+
 from firn.model.errors import (
     AlreadyExists,
     CorruptFile,
@@ -42,6 +44,14 @@ PARALLEL_WRITES: Final = 32
 FAST_SYNC_S: Final = 0.001
 
 Bytes: TypeAlias = bytes | memoryview
+
+
+class Rest(msgspec.Struct, frozen=True):
+    """What is behind the beginning of a file, which is in one without a name already; whose it is, closes that."""
+
+    descriptor: int
+    data: Bytes
+
 
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV})
 _BAD_NAMES = frozenset(
@@ -79,16 +89,18 @@ class LocalFiles:
         self._link_new(location, path, data)
         self._sync_folder(location, os.path.dirname(path))
 
-    def create_all(self, files: Sequence[tuple[str, Bytes]]) -> None:
+    def create_all(self, files: Sequence[tuple[str, Bytes | Rest]]) -> None:
         """As the port says, in one round: everything is written, then all files and folders are synced at once.
 
         So a machine that dies in between may leave a file under its name that is not whole. Names that come in company
         are new, and nothing refers to them before this returns.
         """
-        if len(files) < 2:
-            for location, data in files:
+        match files:
+            case []:
+                return
+            case [(location, data)] if not isinstance(data, Rest):
                 self.create(location, data)
-            return
+                return
         paths = [_path(location) for location, _ in files]
         with contextlib.ExitStack() as stack:
             syncs = []
@@ -113,8 +125,12 @@ class LocalFiles:
         return [first, *(sync.exception() for sync in under_way), *(map(_error_of, others) if not at_once else ())]
 
     @contextlib.contextmanager
-    def _named_open(self, location: str, path: str, data: Bytes) -> Iterator[int]:
+    def _named_open(self, location: str, path: str, data: Bytes | Rest) -> Iterator[int]:
         """Write a file under its own name, not yet synced; its descriptor meanwhile."""
+        if isinstance(data, Rest):
+            _finish(location, path, data)
+            yield data.descriptor
+            return
         descriptor = self._open_new(location, path)
         try:
             try:
@@ -308,6 +324,19 @@ def _write(descriptor: int, data: Bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[os.write(descriptor, view) :]
+
+
+def _finish(location: str, path: str, rest: Rest) -> None:
+    """Write the rest of a file that has been begun, and give it its name."""
+    descriptor = rest.descriptor
+    try:
+        _write(descriptor, rest.data)
+        # Python has the link followed that this path is only when it gets a descriptor; an absolute path ignores that.
+        os.link(f"/proc/self/fd/{descriptor}", path, src_dir_fd=descriptor)
+    except FileExistsError as error:
+        raise AlreadyExists(location) from error
+    except OSError as error:
+        _raise(location, error)
 
 
 def _path(location: str) -> str:

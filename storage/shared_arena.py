@@ -32,7 +32,7 @@ class SharedArena:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def put(self, parts: Sequence[bytes]) -> int | None:
+    def put(self, parts: Sequence[bytes | memoryview]) -> int | None:
         """Copy `parts` in, one after the other; where they begin, or None when there is no room for all of them."""
         needed = max(ALIGNMENT, -(-sum(map(len, parts)) // ALIGNMENT) * ALIGNMENT)
         for index, (start, size) in enumerate(self._free):

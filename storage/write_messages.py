@@ -10,13 +10,35 @@ MESSAGE_BYTES_MAX: Final = 64 * 1024
 """A message, which is sent whole or not at all."""
 
 
+FORGOTTEN: Final = "forgotten"
+"""The error of a reply: the process has not begun what a file was to continue, and has written nothing."""
+
+
+class Continued(msgspec.Struct, frozen=True, array_like=True):
+    """A file of a request that begins as the last one did (see `firn.storage.begun_files`).
+
+    `file` is its place in the request, `begun` the number of the file that holds the beginning: only the rest is in the
+    shared memory. Afterwards another is begun as `then`, with the first `then_bytes` of this.
+    """
+
+    file: int
+    begun: int | None
+    then: int | None
+    then_bytes: int
+
+
 class Request(msgspec.Struct, frozen=True, array_like=True):
-    """What the process is asked for: files, whose bytes are in the shared memory from `start`, one after the other."""
+    """What the process is asked for: files, whose bytes are in the shared memory from `start`, one after the other.
+
+    `given_up` are begun files that are not needed any more.
+    """
 
     number: int
     start: int
     locations: tuple[str, ...]
     sizes: tuple[int, ...]
+    continued: tuple[Continued, ...] = ()
+    given_up: tuple[int, ...] = ()
 
 
 class Reply(msgspec.Struct, frozen=True, array_like=True):

@@ -1,0 +1,152 @@
+"""Files that are begun before anybody asks for them: the next metadata file of a long history begins as the last one.
+
+The process that writes a daemon's local files copies that beginning beside the commit path, into a file without a name
+(``O_TMPFILE``, Linux), so that a commit only writes what is new, and names it. Such a file goes with the process. The
+daemon keeps the book of them (`Beginnings`), the process the files (`BegunFiles`).
+"""
+
+# Descriptors and link counts are the point here; pathlib hides them.
+# ruff: noqa: PTH120
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from typing import Final
+
+import msgspec
+
+from firn.storage.grown_content import Beginning, GrownContent
+
+BEGUN_MAX: Final = 64
+"""Files that are begun at most, each for another table: they take as much disk as the tables' metadata files."""
+
+IDLE_S: Final = 10.0
+"""After so long without a commit a table's begun file may give way to another's."""
+
+
+class BegunFile(msgspec.Struct, frozen=True):
+    """The number of a begun file, and how many bytes are in it."""
+
+    number: int
+    size: int
+
+
+class Beginnings:
+    """What the process has begun. Where there are too many busy tables, the others write their files whole."""
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._begun: OrderedDict[Beginning, tuple[BegunFile, float]] = OrderedDict()
+        self._given_up: list[int] = []
+        self._last_number = 0
+
+    def take(self, content: GrownContent) -> BegunFile | None:
+        """The file that holds the beginning of `content`, if there is one; it is used up with this."""
+        found, _ = self._begun.pop(content.beginning, (None, 0.0))
+        if found is not None and found.size > content.begun_bytes:
+            self._given_up.append(found.number)
+            return None
+        return found
+
+    def number_of_another(self) -> int | None:
+        """A number for a file to be begun, None when there are enough of them."""
+        if len(self._begun) >= BEGUN_MAX:
+            oldest, (file, at) = next(iter(self._begun.items()))
+            if self._clock() - at < IDLE_S:
+                return None
+            del self._begun[oldest]
+            self._given_up.append(file.number)
+        self._last_number += 1
+        return self._last_number
+
+    def put(self, beginning: Beginning, file: BegunFile) -> None:
+        """The process is about to begin the file."""
+        before, _ = self._begun.pop(beginning, (None, 0.0))
+        if before is not None:
+            self._given_up.append(before.number)
+        self._begun[beginning] = file, self._clock()
+
+    def given_up(self) -> tuple[int, ...]:
+        """Files that nobody will take, once: the process is to be told."""
+        numbers, self._given_up = tuple(self._given_up), []
+        return numbers
+
+    def give_up(self, numbers: Iterable[int]) -> None:
+        """The process was not told."""
+        self._given_up += numbers
+
+    def clear(self) -> None:
+        """The process has ended, and all files with it."""
+        self._begun.clear()
+        self._given_up.clear()
+
+
+class Announced:
+    """A file that is about to be begun."""
+
+    def __init__(self) -> None:
+        self._begun: Future[int | None] = Future()
+
+    def begin(self, path: str, size: int) -> None:
+        """Begin it with the first bytes of a file. Where that cannot be, there is none to be taken."""
+        try:
+            self._begun.set_result(_copy_of(path, size))
+        except OSError:
+            self._begun.set_result(None)
+
+    def descriptor(self) -> int | None:
+        """The file at its end, once it is begun; None where that could not be."""
+        return self._begun.result()
+
+
+class BegunFiles:
+    """The files themselves, by number; for threads. Whoever takes one closes it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._begun: dict[int, Announced] = {}
+
+    def announce(self, number: int) -> Announced:
+        """A file will be begun under this number: who wants to take it waits for that."""
+        announced = Announced()
+        with self._lock:
+            self._begun[number] = announced
+        return announced
+
+    def take(self, number: int) -> int | None:
+        """The descriptor of a file, at its end, once it is begun; None when there is none such."""
+        with self._lock:
+            begun = self._begun.pop(number, None)
+        return None if begun is None else begun.descriptor()
+
+    def drop(self, number: int) -> None:
+        """Nobody will take it."""
+        descriptor = self.take(number)
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def _copy_of(path: str, size: int) -> int:
+    """A file without a name that holds the first bytes of another, on the disk already, or on its way there."""
+    descriptor = os.open(os.path.dirname(path), os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o666)
+    try:
+        source = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        try:
+            left = size
+            while left:
+                copied = os.copy_file_range(source, descriptor, left)
+                if not copied:
+                    raise OSError(f"{path} ended {left} bytes before what was written to it")
+                left -= copied
+        finally:
+            os.close(source)
+        os.fdatasync(descriptor)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor

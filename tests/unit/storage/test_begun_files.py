@@ -1,0 +1,160 @@
+"""Files whose beginning was written before anybody asked for them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from contextlib import asynccontextmanager
+
+import pytest
+
+from firn.model.errors import AlreadyExists, Unavailable
+from firn.storage.begun_files import BEGUN_MAX, IDLE_S, Beginnings, BegunFile, BegunFiles
+from firn.storage.file_writes import ProcessWrites
+from firn.storage.grown_content import Beginning, GrownContent
+from firn.storage.local_files import LocalFiles
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="files without a name are Linux's")
+
+OLD = b"snapshot," * 50_000
+JOURNAL = b"segment"
+
+
+class Table:
+    """Metadata that grows; what is handed to the process of each file is measured."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.beginning = Beginning()
+        self.text = OLD
+        self.version = 0
+
+    def next(self):
+        self.text += b"new,"
+        self.version += 1
+        content = GrownContent(self.beginning, len(self.text), (OLD, self.text[len(OLD) :], b"rest %d" % self.version))
+        return [(f"{self.folder}/j{self.version}", JOURNAL), (f"{self.folder}/{self.version}.json", content)]
+
+
+@asynccontextmanager
+async def measured_writes():
+    """Writes, and a list of how many bytes went through shared memory with each."""
+    writes, handed = ProcessWrites(LocalFiles()), []
+    put = writes._arena.put
+
+    def measured(parts):
+        handed.append(sum(map(len, parts)))
+        return put(parts)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(writes._arena, "put", measured)
+        try:
+            yield writes, handed
+        finally:
+            await writes.close()
+
+
+def check(files):
+    for location, content in files:
+        assert LocalFiles().read(location, bytes_max=10**7) == bytes(content)
+
+
+async def test_only_what_is_new_is_handed_over_and_every_file_is_whole(tmp_path):
+    table, other = Table(tmp_path / "a"), Table(tmp_path / "b")
+    async with measured_writes() as (writes, handed):
+        for _ in range(4):
+            one, two = table.next(), other.next()
+            await asyncio.gather(writes.create_all(one), writes.create_all(two))
+            check([*one, *two])
+    assert min(handed[:2]) > len(OLD)
+    assert max(handed[2:]) < 100
+    names = sorted(path.name for path in (tmp_path / "a").iterdir())
+    assert names == sorted(f"{n}.json" for n in range(1, 5)) + sorted(f"j{n}" for n in range(1, 5))
+
+
+async def test_a_text_that_is_another_is_written_whole(tmp_path):
+    table = Table(tmp_path)
+    async with measured_writes() as (writes, handed):
+        await writes.create_all(table.next())
+        table.beginning, table.text = Beginning(), OLD[:-9]
+        files = table.next()
+        await writes.create_all([files[0], (files[1][0], GrownContent(table.beginning, 9, (OLD[9:], b"x")))])
+    assert min(handed) > len(OLD) - 9
+    assert (tmp_path / "2.json").read_bytes() == OLD[9:] + b"x"
+
+
+async def test_what_the_process_has_forgotten_is_written_whole(tmp_path):
+    table = Table(tmp_path)
+    async with measured_writes() as (writes, handed):
+        await writes.create_all(table.next())
+        writes._beginnings.put(table.beginning, BegunFile(4711, len(OLD)))
+        files = table.next()
+        await writes.create_all(files)
+        check(files)
+        await writes.create_all(last := table.next())
+        check(last)
+    assert [size > len(OLD) for size in handed] == [True, False, True, False]
+
+
+async def test_after_a_killed_process_the_next_file_is_written_whole(tmp_path):
+    table = Table(tmp_path)
+    async with measured_writes() as (writes, handed):
+        await writes.create_all(table.next())
+        process = writes._process
+        assert process is not None
+        os.kill(process.pid, signal.SIGSTOP)
+        waiting = asyncio.create_task(writes.create_all(table.next()))
+        await asyncio.sleep(0.05)
+        os.kill(process.pid, signal.SIGKILL)
+        with pytest.raises(Unavailable):
+            await waiting
+        files = table.next()
+        await writes.create_all(files)
+        check(files)
+    assert [size > len(OLD) for size in handed] == [True, False, True]
+
+
+async def test_a_name_that_is_taken_stays_what_it_is(tmp_path):
+    table = Table(tmp_path)
+    (tmp_path / "2.json").write_bytes(b"another's")
+    async with measured_writes() as (writes, _):
+        await writes.create_all(table.next())
+        with pytest.raises(AlreadyExists, match=r"2\.json"):
+            await writes.create_all(table.next())
+        files = table.next()
+        await writes.create_all(files)
+        check(files)
+    assert (tmp_path / "2.json").read_bytes() == b"another's"
+
+
+def test_where_no_file_can_be_begun_there_is_none(tmp_path):
+    files = BegunFiles()
+    files.announce(1).begin(f"{tmp_path}/not-there", 10)
+    (tmp_path / "short").write_bytes(b"123")
+    files.announce(2).begin(f"{tmp_path}/short", 10)
+    assert [files.take(1), files.take(2), files.take(3)] == [None, None, None]
+
+
+def test_a_tables_place_goes_to_another_when_it_has_been_idle():
+    now = 0.0
+    book = Beginnings(clock=lambda: now)
+    idle = Beginning()
+    for beginning in (idle, *(Beginning() for _ in range(BEGUN_MAX - 1))):
+        number = book.number_of_another()
+        assert number is not None
+        book.put(beginning, BegunFile(number, 10))
+    assert book.number_of_another() is None
+    now = IDLE_S
+    assert book.number_of_another() == BEGUN_MAX + 1
+    assert book.given_up() == (1,)
+    assert book.given_up() == ()
+    assert book.take(GrownContent(idle, 20, ())) is None
+
+
+def test_what_is_longer_than_the_text_is_not_its_beginning():
+    book, beginning = Beginnings(), Beginning()
+    book.put(beginning, BegunFile(1, 10))
+    assert book.take(GrownContent(beginning, 9, ())) is None
+    assert book.given_up() == (1,)
