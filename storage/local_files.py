@@ -11,6 +11,7 @@ come together (`create_all`) have names that nobody looks for yet, and are writt
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import math
 import os
@@ -57,6 +58,14 @@ _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSY
 _BAD_NAMES = frozenset(
     {errno.ENAMETOOLONG, errno.EINVAL, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EILSEQ, errno.ENXIO}
 )
+
+_sync_file_range = getattr(ctypes.CDLL(None), "sync_file_range", None)
+"""Python has `posix_fadvise` only, which would wait until all processors have looked through their lists of pages."""
+
+if _sync_file_range is not None:
+    _sync_file_range.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
+
+_WRITE_BACK: Final = 2  # SYNC_FILE_RANGE_WRITE
 
 
 class LocalFiles:
@@ -313,11 +322,10 @@ class _Regular:
 def _begin_writing_back(descriptor: int) -> None:
     """Have the kernel begin to write a file that is synced soon: the syncs of several files then wait together.
 
-    Pages that are not on disk yet are not dropped, as the name may suggest, but queued for writing.
+    Linux only. What cannot be written, the sync will say.
     """
-    if hasattr(os, "posix_fadvise"):  # not on macOS
-        with contextlib.suppress(OSError):  # it is advice; what cannot be written, the sync will say
-            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    if _sync_file_range is not None:
+        _sync_file_range(descriptor, 0, 0, _WRITE_BACK)
 
 
 def _write(descriptor: int, data: Bytes) -> None:
