@@ -105,9 +105,10 @@ class _Stretch:
     def line_of(self, pending: Pending) -> Line:
         """Where an intent belongs: by its priority, or where earlier epochs of its streaming writer wait."""
         writer = _epochs_of(pending)
-        for line in (self.ingest, self.maintenance):
-            if writer is not None and line.has_writer(writer):
-                return line
+        if writer is not None:
+            for line in (self.ingest, self.maintenance):
+                if line.has_writer(writer):
+                    return line
         return self.maintenance if pending.decoded.intent.priority == "maintenance" else self.ingest
 
 

@@ -9,7 +9,7 @@ from firn.model.intent_codec import DecodedIntent
 from firn.storage.intent_streams import Entry
 
 
-class Pending(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+class Pending(msgspec.Struct, frozen=True, kw_only=True, eq=False, gc=False):
     """One queued intent.
 
     `entry` is its stream entry, `epoch` the identity of the queue's content, `entry_ms` the queue's clock when it was

@@ -88,13 +88,17 @@ class Publisher:
         event = table_event(segment, events_bytes_max=self._limits.event_bytes_max)
         settlements = []
         for pending, decided in zip(pendings, segment.decided, strict=True):
-            settlement = self._settlement(pending, decided.outcome, operation=decided.operation)
-            if isinstance(decided.outcome, Rejected) and _is_for_people(decided.outcome):
-                settlement = self._set_aside(settlement, pending, decided.outcome, journaled=True)
+            outcome = decided.outcome
+            if isinstance(outcome, Committed):
+                settlements.append(self._told(pending, outcome))
+                continue
+            settlement = self._rejection(pending, outcome, operation=decided.operation)
+            if _is_for_people(outcome):
+                settlement = self._set_aside(settlement, pending, outcome, journaled=True)
             settlements.append(settlement)
-        decided_as = ((decided.operation, str(decided.outcome.__struct_config__.tag)) for decided in segment.decided)
-        for (operation, result), count in Counter(decided_as).items():
-            self._metrics.intents.labels(operation, result).inc(count)
+        decided_as = [(decided.operation, type(decided.outcome)) for decided in segment.decided]
+        for (operation, kind), count in Counter(decided_as).items():
+            self._metrics.intents.labels(operation, str(kind.__struct_config__.tag)).inc(count)
         self._put(
             tuple(settlements),
             () if event is None else (msgspec.json.encode(event),),
@@ -129,7 +133,7 @@ class Publisher:
             self.refusals.add(outcome)
         operation = OPERATIONS[type(pending.decoded.intent)]
         self._metrics.intents.labels(operation, "rejected").inc()
-        settlement = self._settlement(pending, outcome, operation=operation)
+        settlement = self._rejection(pending, outcome, operation=operation)
         if not own_id:
             settlement = msgspec.structs.replace(settlement, intent_id=None)
         if dead_letter:
@@ -228,23 +232,16 @@ class Publisher:
     ) -> None:
         self._queue.put_nowait(_Parcel(settlements, events, tuple(taken_at), places or {}))
 
-    def _settlement(self, pending: Pending, outcome: Outcome, *, operation: str) -> Settlement:
-        event: bytes | None = None
-        match outcome:
-            case Committed():
-                return self._told(pending, outcome)
-            case Rejected():
-                self._metrics.conflicts.labels(outcome.rule, operation, _against(outcome)).inc()
-                event = msgspec.json.encode(
-                    rejection_event(
-                        outcome,
-                        daemon=self._daemon,
-                        timestamp_ms=self._wall_ms(),
-                        operation=operation,
-                        writer=pending.decoded.intent.writer,
-                    )
-                )
-        return msgspec.structs.replace(self._told(pending, outcome), event=event)
+    def _rejection(self, pending: Pending, outcome: Rejected, *, operation: str) -> Settlement:
+        self._metrics.conflicts.labels(outcome.rule, operation, _against(outcome)).inc()
+        event = rejection_event(
+            outcome,
+            daemon=self._daemon,
+            timestamp_ms=self._wall_ms(),
+            operation=operation,
+            writer=pending.decoded.intent.writer,
+        )
+        return msgspec.structs.replace(self._told(pending, outcome), event=msgspec.json.encode(event))
 
     def _set_aside(
         self, settlement: Settlement, pending: Pending, outcome: Rejected, *, journaled: bool = False
@@ -254,13 +251,14 @@ class Publisher:
         return msgspec.structs.replace(settlement, dead_letter=letter)
 
     def _told(self, pending: Pending, outcome: Outcome) -> Settlement:
+        entry, intent = pending.entry, pending.decoded.intent
         return Settlement(
-            shard=pending.entry.shard,
-            entry_id=pending.entry.entry_id,
-            intent_id=pending.decoded.intent.intent_id,
+            shard=entry.shard,
+            entry_id=entry.entry_id,
+            intent_id=intent.intent_id,
             outcome=encode_outcome(outcome),
             outcome_ttl_s=OUTCOME_TTL_S,
-            reply_to=pending.decoded.intent.reply_to,
+            reply_to=intent.reply_to,
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -64,3 +64,16 @@ def effects_on(table: str, decided: Decided) -> tuple[Effect, ...]:
             details=outcome.details,
         ),
     )
+
+
+def snapshots_on(table: str, decided: Iterable[Decided]) -> set[tuple[int, int]]:
+    """The snapshots that decisions in the journal of `table` made of it, each behind its sequence number."""
+    made: set[tuple[int, int]] = set()
+    for one in decided:
+        outcome = one.outcome
+        if one.operation == TRANSACTION:
+            effects = effects_on(table, one)
+            made.update((e.sequence_number or 0, e.snapshot_id) for e in effects if e.snapshot_id is not None)
+        elif isinstance(outcome, Committed) and outcome.snapshot_id is not None:
+            made.add((outcome.sequence_number or 0, outcome.snapshot_id))
+    return made

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from firn.model.effects import effects_on
+from firn.model.effects import snapshots_on
 from firn.model.journal import Segment, committed
 from firn.model.outcome import Committed, Rejected
 from firn.model.pause import Pause
@@ -63,8 +63,7 @@ def table_event(segment: Segment, *, events_bytes_max: int) -> Event | None:
         return None
     done = committed(segment)
     fit = max(1, events_bytes_max // 64)
-    effects = [effect for decided in segment.decided for effect in effects_on(batch.table, decided)]
-    snapshots = sorted({(e.sequence_number or 0, e.snapshot_id) for e in effects if e.snapshot_id is not None})
+    snapshots = sorted(snapshots_on(batch.table, segment.decided))
     return Event(
         id=batch.batch,
         source=f"{SOURCE}/{batch.daemon}",

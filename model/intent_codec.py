@@ -67,7 +67,7 @@ _PLAIN: Final = frozenset({str, bool, float, type(None)})
 _REPLY_NAME: Final = re.compile(r"[A-Za-z0-9._:-]{1,200}")
 
 
-class DecodedIntent(msgspec.Struct, frozen=True):
+class DecodedIntent(msgspec.Struct, frozen=True, gc=False):
     """An intent that passed the door, with its identity and the size it had on the wire (bytes)."""
 
     intent: Intent

@@ -73,12 +73,13 @@ class Rejected(
 
 Outcome = Committed | Rejected
 
+_ENCODER: Final = msgspec.json.Encoder()
 _DECODER: Final[msgspec.json.Decoder[Outcome]] = msgspec.json.Decoder(Outcome)
 
 
 def encode_outcome(outcome: Outcome) -> bytes:
     """JSON as it is sent to writers and kept in Redis."""
-    return msgspec.json.encode(outcome)
+    return _ENCODER.encode(outcome)
 
 
 def decode_outcome(data: bytes) -> Outcome:

@@ -20,6 +20,7 @@ GROUP: Final = "firn"
 """The consumer group on every intent stream."""
 
 INTENT_FIELD: Final = "intent"
+_INTENT_FIELD: Final = INTENT_FIELD.encode()
 OUTCOME_FIELD: Final = "outcome"
 EVENT_FIELD: Final = "event"
 DEAD_LETTER_FIELD: Final = "dead-letter"
@@ -111,7 +112,7 @@ class TablePlace(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     kind: Literal["table", "view"] = "table"
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class Entry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One entry of an intent stream.
 
     `payload` is None when the entry has not exactly the one field it should; `fields` are then what it had.
@@ -147,7 +148,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     idle_ms: int = 0
 
 
-class Settlement(msgspec.Struct, frozen=True, kw_only=True):
+class Settlement(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What is to be told about one entry before it is acknowledged.
 
     `intent_id` None: none could be read, so there is no outcome key and no reply. `event` and `dead_letter` are JSON.
@@ -229,10 +230,17 @@ def id_after(entry_id: str) -> str:
 
 def entry_of(shard: int, entry_id: str, fields: dict[bytes, bytes], *, deliveries: int) -> Entry:
     """An entry from its raw fields."""
-    payload = fields.get(INTENT_FIELD.encode())
+    payload = fields.get(_INTENT_FIELD)
     if payload is None or len(fields) != 1:
         return Entry(shard=shard, entry_id=entry_id, payload=None, deliveries=deliveries, fields=fields)
     return Entry(shard=shard, entry_id=entry_id, payload=payload, deliveries=deliveries)
+
+
+def new_entry(shard: int, entry_id: str, fields: list[bytes]) -> Entry:
+    """An entry that is handed out for the first time, from its raw fields: names and values by turns."""
+    if len(fields) == 2 and fields[0] == _INTENT_FIELD:  # as nearly all are
+        return Entry(shard=shard, entry_id=entry_id, payload=fields[1], deliveries=1)
+    return entry_of(shard, entry_id, dict(zip(fields[::2], fields[1::2], strict=True)), deliveries=1)
 
 
 class IntentStreams(Protocol):

@@ -31,9 +31,9 @@ from firn.storage.intent_streams import (
     Standing,
     StreamNames,
     check_payload,
-    entry_of,
     id_after,
     id_order,
+    new_entry,
 )
 from firn.storage.redis_books import RedisBooks
 from firn.storage.redis_claims import RedisClaims
@@ -86,6 +86,7 @@ class RedisStreams:
         else:
             self._redis = Redis.from_url(url, retry=Retry(NoBackoff(), 0), **options)
             self._redis.connection_pool.make_connection()  # connects to nothing: refuses options that there are not
+        self._redis.set_response_callback("XREADGROUP", _as_it_came)
         self._names = names or StreamNames()
         self._payload_bytes_max = payload_bytes_max
         self._groups_created = 0
@@ -330,7 +331,7 @@ class RedisStreams:
             GROUP, consumer, dict.fromkeys(by_stream, ">"), count=count, block=self._block(block_ms)
         )
         return [
-            entry_of(by_stream[_text(stream)], _text(entry_id), fields, deliveries=1)
+            new_entry(by_stream[_text(stream)], _text(entry_id), fields)
             for stream, entries in found or []
             for entry_id, fields in entries
         ]
@@ -392,6 +393,10 @@ def _standing(
 def _message(entry: tuple[bytes, dict[bytes, bytes]], field: str) -> Message:
     entry_id, fields = entry
     return Message(_text(entry_id), fields.get(field.encode(), b""))
+
+
+def _as_it_came(answer: Any, **_: Any) -> Any:
+    return answer
 
 
 def _text(value: bytes | str) -> str:

@@ -104,14 +104,19 @@ def arguments_of(
     for table, place in places.items():
         out += (names.table(table).encode(), place or b"")
     out.append(b"%d" % len(batch))
+    outcomes = names.outcome("")
+    replies: dict[str | None, bytes] = {None: b""}
     acknowledged: dict[int, list[bytes]] = {}
     for told in batch:
-        reply = told.reply_to
+        reply = replies.get(told.reply_to)
+        if reply is None:
+            assert told.reply_to is not None
+            reply = replies[told.reply_to] = told.reply_to.encode() if names.is_reply(told.reply_to) else b""
         out += (
             told.outcome,
-            b"" if told.intent_id is None else names.outcome(told.intent_id).encode(),
+            b"" if told.intent_id is None else (outcomes + told.intent_id).encode(),
             b"%d" % told.outcome_ttl_s,
-            reply.encode() if reply is not None and names.is_reply(reply) else b"",
+            reply,
             told.event or b"",
             told.dead_letter or b"",
         )
