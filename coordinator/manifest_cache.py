@@ -13,6 +13,9 @@ from firn.storage.packed_entries import PackedEntries
 _DECODED_FACTOR: Final = 20
 """Bytes of decoded entries for each byte of a manifest file: an estimate (deflate, then Python objects)."""
 
+_MANIFEST_OVERHEAD_BYTES: Final = 1_000
+"""What a manifest takes beside its entries: its name, its place here, numbers. Most hold a file or two."""
+
 _Key = str | tuple[str, int | None, int, int | None]
 
 
@@ -56,6 +59,7 @@ class ManifestCache:
             return kept[1]
 
     def _keep(self, key: _Key, size: int, value: PackedEntries | Sequence[ManifestEntry]) -> None:
+        size += _MANIFEST_OVERHEAD_BYTES
         if size > self._bytes_max // 4:
             return  # one huge manifest must not push out all others
         with self._lock:

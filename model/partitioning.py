@@ -134,9 +134,18 @@ def partition_type(spec: PartitionSpec, schema: Schema, *, older: Iterable[Schem
     A source column that `schema` no longer has is looked for in the `older` schemas, in the order given. Where none
     has it, its type counts as ``unknown``, as in the Java library: ``bucket``, ``year``, ``month``, ``day`` and
     ``hour`` keep their results, while ``identity``, ``truncate`` and ``void`` become ``unknown``, whose only value is
-    null.
+    null. Of one schema it is made once: all manifests of a spec share it.
     """
-    older = tuple(older)
+    known = schema.partition_types.get(spec)
+    if known is not None:
+        return known
+    made = _partition_type(spec, schema, tuple(older))
+    if all(field.source_id in schema.fields_by_id for field in spec.fields):
+        schema.partition_types[spec] = made  # whatever the older schemas are
+    return made
+
+
+def _partition_type(spec: PartitionSpec, schema: Schema, older: tuple[Schema, ...]) -> StructType:
     return StructType(
         tuple(
             NestedField(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from functools import cached_property
 from itertools import count
 from typing import Any, Final
@@ -124,6 +124,11 @@ class Schema(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def highest_field_id(self) -> int:
         """The greatest field id in use, 0 for no fields at all."""
         return max(self.fields_by_id, default=0)
+
+    @cached_property
+    def partition_types(self) -> dict[Hashable, StructType]:
+        """What partition tuples are by this schema, by partition spec: kept by `firn.model.partitioning`."""
+        return {}
 
     @cached_property
     def min_format_version(self) -> int:

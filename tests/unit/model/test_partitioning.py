@@ -236,6 +236,15 @@ def test_fields_of_a_dropped_column_keep_fixed_results_and_else_are_unknown_or_a
     assert [f.type for f in partition_type(spec, SCHEMA, older=(newer, oldest)).fields] == [LONG, INT, DATE, LONG]
 
 
+def test_all_that_have_a_spec_and_a_schema_share_one_type():
+    spec = spec_of(field(1000, "d", "day", 2))
+    shared = partition_type(spec, SCHEMA)
+    assert partition_type(spec_of(field(1000, "d", "day", 2)), SCHEMA, older=(SCHEMA,)) is shared
+    assert partition_type(spec_of(field(1001, "d", "day", 2)), SCHEMA) != shared
+    other = Schema(schema_id=1, struct=StructType((column(2, "d", LONG),)))
+    assert partition_type(spec_of(field(1000, "d", "identity", 2)), other) == StructType((column(1000, "d", LONG),))
+
+
 def test_a_rows_partition():
     spec = spec_of(field(1000, "d", "day", 2), field(1001, "c", "truncate[2]", 5), field(1002, "v", "void", 1))
     assert partition_of(spec, SCHEMA, {2: -1, 5: "Bern", 1: 7}) == (-1, "Be", None)
