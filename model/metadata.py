@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Final
 
 import msgspec
 
+from firn.model.long_tuples import LONG, continues
 from firn.model.partitioning import PartitionSpec
 from firn.model.schema import Schema
 from firn.model.snapshot import MAIN_BRANCH, MetadataLogEntry, Snapshot, SnapshotLogEntry, SnapshotRef
@@ -65,7 +68,7 @@ class TableMetadata(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return {order.order_id: order for order in self.sort_orders}
 
     @cached_property
-    def _snapshots(self) -> dict[int, Snapshot]:
+    def _snapshots(self) -> Mapping[int, Snapshot]:
         return _by_id(self.snapshots)
 
     def schema_by_id(self, schema_id: int) -> Schema | None:
@@ -119,27 +122,36 @@ class TableMetadata(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return self.last_sequence_number + 1 if self.format_version > 1 else 0
 
 
-MANY_SNAPSHOTS: Final = 256
 INDEXED_MAX: Final = 8
+NEWEST_MAX: Final = 256
+"""Snapshots that stand beside the index of a long history before there is another."""
 
-_indexed: Final[list[tuple[tuple[Snapshot, ...], dict[int, Snapshot]]]] = []
+_Index = ChainMap[int, Snapshot]
+
+_indexed: Final[list[tuple[tuple[Snapshot, ...], _Index]]] = []
 """Long histories by id, the one asked for last at the end: a commit makes several values with the same snapshots."""
 
 
-def _by_id(snapshots: tuple[Snapshot, ...]) -> dict[int, Snapshot]:
+def _by_id(snapshots: tuple[Snapshot, ...]) -> Mapping[int, Snapshot]:
     """Snapshots by id; those of a long history that is known, or known but for the last of it, are not counted anew."""
-    if len(snapshots) < MANY_SNAPSHOTS:
+    if len(snapshots) < LONG:
         return {snapshot.snapshot_id: snapshot for snapshot in snapshots}
     for known, index in _indexed[::-1]:
         if known is snapshots:
             return index
-        if len(known) == len(snapshots) - 1 and known[0] is snapshots[0] and known == snapshots[:-1]:
-            last = snapshots[-1]
-            return _remembered(snapshots, {**index, last.snapshot_id: last})
-    return _remembered(snapshots, {snapshot.snapshot_id: snapshot for snapshot in snapshots})
+        if len(known) == len(snapshots) - 1 and known[0] is snapshots[0] and continues(snapshots, known):
+            return _remembered(snapshots, _with(index, snapshots[-1]))
+    return _remembered(snapshots, ChainMap({}, {snapshot.snapshot_id: snapshot for snapshot in snapshots}))
 
 
-def _remembered(snapshots: tuple[Snapshot, ...], index: dict[int, Snapshot]) -> dict[int, Snapshot]:
+def _with(index: _Index, last: Snapshot) -> _Index:
+    newest, older = index.maps
+    if len(newest) < NEWEST_MAX:
+        return ChainMap({**newest, last.snapshot_id: last}, older)
+    return ChainMap({last.snapshot_id: last}, {**older, **newest})
+
+
+def _remembered(snapshots: tuple[Snapshot, ...], index: _Index) -> _Index:
     _indexed.append((snapshots, index))
     del _indexed[:-INDEXED_MAX]
     return index

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from firn.model.errors import InvalidMetadata, Unsupported
+from firn.model.long_tuples import appended
 from firn.model.metadata import FORMAT_VERSION_MAX, TableMetadata
 from firn.model.metadata_check import check_encryption_key, check_statistics, check_uuid, strip_slashes
 from firn.model.snapshot import MAIN_BRANCH, MetadataLogEntry, Snapshot, SnapshotLogEntry, SnapshotRef
@@ -47,7 +48,7 @@ def add_snapshot(metadata: TableMetadata, snapshot: Snapshot, *, branch: str | N
         last_updated_ms=max(next_timestamp_ms(metadata, now_ms), snapshot.timestamp_ms),
         last_sequence_number=_checked_sequence_number(metadata, snapshot),
         next_row_id=_next_row_id(metadata, snapshot),
-        snapshots=(*metadata.snapshots, snapshot),
+        snapshots=appended(metadata.snapshots, snapshot),
     )
     if branch is None:
         return added
@@ -128,7 +129,7 @@ def with_ref(metadata: TableMetadata, name: str, ref: SnapshotRef, *, logged_ms:
         at_ms = max(at_ms, log[-1].timestamp_ms)
     entry = SnapshotLogEntry(snapshot_id=ref.snapshot_id, timestamp_ms=at_ms)
     if metadata.current_snapshot_id != ref.snapshot_id or not log:
-        log = (*log, entry)
+        log = appended(log, entry)
     return replace(metadata, refs=refs, current_snapshot_id=ref.snapshot_id, snapshot_log=log)
 
 

@@ -14,6 +14,7 @@ import msgspec
 from isal import igzip
 
 from firn.model.errors import CorruptFile, InvalidInput
+from firn.model.long_tuples import continues
 from firn.model.metadata import TableMetadata
 from firn.model.metadata_json import METADATA_BYTES_MAX, changing_members, identifying_members, metadata_from_json
 from firn.model.schema import Schema, schema_to_json
@@ -180,7 +181,7 @@ def _grown(start: bytes, items: tuple[Any, ...], encoded: Callable[[Any], Any], 
     """`start` and the texts of `items`, from those that had the same start (and key) before, if they were the first."""
     with _grown_lock:
         before = _grown_last.pop((start, key), None)
-    if before is None or items[: len(before.items)] != before.items:
+    if before is None or not continues(items, before.items):
         before = _Grown((), (start,), len(start), hashlib.blake2b(start, digest_size=DIGEST_BYTES), Beginning())
     grown = before
     more = b",".join([bytes(encoded(item)) for item in items[len(before.items) :]])
