@@ -19,7 +19,7 @@ CONTENT_CODES: Final[Mapping[Content, int]] = {"data": 0, "position-deletes": 1,
 CONTENT_NAMES: Final[Mapping[int, Content]] = {code: name for name, code in CONTENT_CODES.items()}
 
 
-class DataFile(msgspec.Struct, frozen=True, kw_only=True):
+class DataFile(msgspec.Struct, frozen=True, kw_only=True, gc=False):  # nothing in it leads back to it
     """One content file as a manifest describes it. Metric maps are keyed by column field id; None = not known.
 
     `file_path` is an absolute location, `partition` a tuple in the order of the spec `spec_id`,

@@ -61,7 +61,7 @@ class Batch(_Record, frozen=True, kw_only=True, tag="batch"):
     """Places in which the table had files, beside the folder of its metadata."""
 
 
-class Decided(_Record, frozen=True, kw_only=True, tag="decided"):
+class Decided(_Record, frozen=True, kw_only=True, tag="decided", gc=False):  # nothing in it leads back to it
     """The decision on one intent.
 
     `entry` is where it came from (``epoch/shard/entry-id``; where, never who: identity is intent id and digest).

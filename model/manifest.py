@@ -29,7 +29,7 @@ class Status(IntEnum):
     DELETED = 2
 
 
-class ManifestEntry(msgspec.Struct, frozen=True, kw_only=True):
+class ManifestEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):  # nothing in it leads back to it
     """One file in a manifest, with when it came and went.
 
     None in `snapshot_id`, `sequence_number`, `file_sequence_number` means *inherited from the manifest file* and is

@@ -75,7 +75,7 @@ def least_sequence_number(entries: Iterable[ManifestEntry]) -> int | None:
 
     An entry that inherits is never older than one that does not, so it can be left out where there are others.
     """
-    stated = (entry.sequence_number for entry in entries if entry.is_live)
+    stated = {entry.sequence_number for entry in entries if entry.status is not Status.DELETED}
     return min((number for number in stated if number is not None), default=None)
 
 

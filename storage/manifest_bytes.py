@@ -112,13 +112,13 @@ class PartitionBytes:
         self._fields = [(field.type, f"partition.{field.name}") for field in partition_type.fields]
         floating = {"float", "double"}
         cacheable = not any(isinstance(t, PrimitiveType) and t.name in floating for t, _ in self._fields)
-        self._cache: dict[tuple[tuple[type, Any], ...], bytes] | None = {} if cacheable else None
+        self._cache: dict[tuple[tuple[type, ...], tuple[Any, ...]], bytes] | None = {} if cacheable else None
 
     def encode(self, values: tuple[Any, ...]) -> bytes:
         """The record of one tuple. Raises InvalidInput for values that are not of the fields' types."""
         if self._cache is None:
             return self._encode(values)
-        key = tuple([(type(value), value) for value in values])  # True equals 1, and a decimal an integer
+        key = tuple(map(type, values)), values  # True equals 1, and a decimal an integer
         known = self._cache.get(key)
         if known is None:
             known = self._encode(values)

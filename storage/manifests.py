@@ -220,6 +220,8 @@ def _to_store(
     if entry.status is Status.ADDED:
         if entry.snapshot_id not in {None, snapshot_id}:
             raise InvalidInput(f"added by snapshot {entry.snapshot_id}, not {snapshot_id}", where=file.file_path)
+        if entry.snapshot_id == snapshot_id and entry.file_sequence_number is None and file.first_row_id is None:
+            return entry
         if file.first_row_id is not None:
             file = msgspec.structs.replace(file, first_row_id=None)
         return ManifestEntry(

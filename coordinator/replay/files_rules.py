@@ -79,15 +79,17 @@ def _unreadable(error: InvalidInput, where: str) -> InvalidIntent:
 
 def require_allowed(working: Working, location: str, *, where: str) -> None:
     """Refuse a file that is not inside the table's location (or `write.data.path`), now or before it moved."""
-    assert working.metadata is not None
-    roots = [working.metadata.location, *working.also_at]
-    if data_path := working.metadata.properties.get(WRITE_DATA_PATH):
-        roots.append(data_path)
+    metadata = working.metadata
+    assert metadata is not None
     try:
         normal = normalize(location)
-        if any(normal.startswith(folder_of(root)) for root in roots):
+        if normal.startswith(folder_of(metadata.location)):
             return
-        reason = f"is outside the table's location {working.metadata.location}"
+        data_path = metadata.properties.get(WRITE_DATA_PATH)
+        others = (*working.also_at, data_path) if data_path else working.also_at
+        if any(normal.startswith(folder_of(root)) for root in others):
+            return
+        reason = f"is outside the table's location {metadata.location}"
     except InvalidInput as error:
         reason = error.message
     rules.LOCATION_NOT_ALLOWED.refuse(f"{where}: {location[:300]!r} {reason}", files=(location,))
