@@ -28,6 +28,19 @@ IMPURE = {
     *("socket", "subprocess", "tempfile", "threading", "time"),
 }
 
+# What is imported by its name when it is needed, and not before: what most of those who load the module never use, and
+# would keep in memory (Arrow, replay in a client), commands, and what need not be installed.
+IMPORT_WHEN_NEEDED = {
+    "coordinator/cli/file.py",
+    "coordinator/cli/lazy_group.py",
+    "coordinator/client/__init__.py",
+    "coordinator/client/async_client.py",
+    "coordinator/client/current_trace.py",
+    "coordinator/table_reader.py",
+    "pipeline/cli/maintain.py",
+    "storage/file_stores.py",
+}
+
 
 def modules(layer: str) -> Iterator[Path]:
     yield from sorted((ROOT / layer).rglob("*.py"))
@@ -86,6 +99,16 @@ def test_no_import_hides_in_a_function(layer):
         if isinstance(node, ast.Import | ast.ImportFrom)
     ]
     assert wrong == []
+
+
+def test_only_these_import_by_name_what_they_need_seldom():
+    names = {
+        path.relative_to(ROOT).as_posix()
+        for layer in LAYERS
+        for path in modules(layer)
+        if "import_module" in path.read_text()
+    }
+    assert names == IMPORT_WHEN_NEEDED
 
 
 @pytest.mark.parametrize("layer", LAYERS)

@@ -6,6 +6,12 @@ import subprocess
 import sys
 
 from firn.coordinator.cli.main import COMMANDS
+from firn.coordinator.table_reader import TableReader
+from firn.model.deletion_vector import DeletionVector
+from firn.model.limits import Limits
+from firn.storage.data_files import NewFile
+from firn.storage.memory_files import MemoryFiles
+from firn.storage.position_deletes import encode_position_deletes
 
 ARROW = {"pyarrow", "numpy"}
 """As much memory as all else of an idle daemon, and most of a second before a command begins."""
@@ -40,3 +46,12 @@ def test_a_client_does_without_arrow():
 def test_commands_that_reach_servers_do_without_arrow():
     modules = {command.module for name, command in COMMANDS.items() if command.extra is None and name not in WRITE_ROWS}
     assert not (ARROW | OBJECT_STORES | READERS_OF_ROWS) & loaded_by(", ".join(sorted(modules)))
+
+
+def test_a_daemon_finds_what_it_loads_with_the_first_position_delete_file():
+    """Its module is named in a string, so that nothing else would notice that it has moved."""
+    deleted = {"/t/data/a.parquet": DeletionVector.of((1, 5))}
+    data, file = encode_position_deletes(deleted, NewFile(location="/t/data/deletes.parquet"))
+    files = MemoryFiles()
+    files.create(file.file_path, data)
+    assert TableReader(files, limits=Limits()).position_deletes(file) == deleted
