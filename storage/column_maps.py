@@ -25,6 +25,9 @@ END: Final = b"\x00"
 
 EMPTY: Final = SOME + END
 
+_KEPT_IDS_MAX: Final = 300
+"""Columns are kept for the next file up to so many: about 170 bytes for each."""
+
 _HALF_BYTE: Final = "?"
 """What makes the whole no hexadecimal number."""
 
@@ -82,9 +85,13 @@ class Columns:
         return "".join(around)
 
 
-@lru_cache(maxsize=1024)
 def columns_of(ids: tuple[int, ...]) -> Columns:
-    """The columns with these ids, of which there is at least one, from a cache."""
+    """The columns with these ids, of which there is at least one; from a cache unless they are very many."""
+    return _kept(ids) if len(ids) <= _KEPT_IDS_MAX else Columns(ids)
+
+
+@lru_cache(maxsize=1024)
+def _kept(ids: tuple[int, ...]) -> Columns:
     return Columns(ids)
 
 

@@ -100,7 +100,13 @@ def test_a_bound_that_is_none_is_refused_by_its_member(change):
 
 @pytest.mark.parametrize(
     "bounds",
-    [ValueMap((1,), ("00" * 64 * 1024,)), ValueMap((1, 2), ("00 11", "0011  ")), ValueMap((1, 1), ("00", "01"))],
+    [
+        ValueMap((1,), ("00" * 64 * 1024,)),
+        ValueMap((1, 2), ("00 11", "0011  ")),
+        ValueMap((1, 1), ("00", "01")),
+        ValueMap(tuple(range(1_000)), ("00",) * 1_000),
+    ],
+    ids=["long", "spaced", "repeated", "wide"],
 )
 def test_what_is_not_like_most_is_encoded_all_the_same(bounds):
     file = msgspec.structs.replace(TWENTY, lower_bounds=bounds)
