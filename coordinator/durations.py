@@ -12,7 +12,6 @@ from collections.abc import Iterable, Sequence
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
-from prometheus_client.utils import floatToGoString
 
 
 class Durations:
@@ -46,9 +45,9 @@ class Durations:
         """Upper bounds as Prometheus writes them, each with how many were no longer."""
         found: list[tuple[str, float]] = []
         count = 0
-        for bound, here in zip((*self._bounds, float("inf")), self._counts, strict=True):
+        for bound, here in zip((*map(str, map(float, self._bounds)), "+Inf"), self._counts, strict=True):
             count += here
-            found.append((floatToGoString(bound), count))
+            found.append((bound, count))
         return found
 
 

@@ -9,8 +9,10 @@ import re
 from pathlib import Path
 
 import pytest
+from prometheus_client import CollectorRegistry, Histogram, generate_latest
 
-from firn.coordinator.metrics import QUEUED_SHOWN_MIN, TABLES_SHOWN, Metrics, TableSize, kind_of
+from firn.coordinator.durations import DurationHistogram
+from firn.coordinator.metrics import QUEUED_SHOWN_MIN, SECONDS_BUCKETS, TABLES_SHOWN, Metrics, TableSize, kind_of
 from firn.model.intent import OPERATIONS
 from firn.model.trouble import Trouble
 
@@ -157,6 +159,23 @@ def test_what_was_written_is_told_by_its_name(location: str, kind: str) -> None:
 def test_operations_are_a_closed_set() -> None:
     """A label with values from outside would be a way to fill Prometheus's memory."""
     assert all(re.fullmatch(r"[a-z-]+", name) for name in OPERATIONS.values())
+
+
+def test_durations_are_shown_as_a_histogram_of_prometheus_client_shows_them() -> None:
+    seconds = [0.0, 0.0005, 0.00051, 0.3, 30.0, 31.0]
+    ours, theirs = CollectorRegistry(), CollectorRegistry()
+    DurationHistogram("x_seconds", "Some.", label="stage", bounds=SECONDS_BUCKETS, registry=ours).labels(
+        "swap"
+    ).observe_all(seconds)
+    histogram = Histogram("x_seconds", "Some.", ("stage",), buckets=SECONDS_BUCKETS, registry=theirs)
+    for one in seconds:
+        histogram.labels("swap").observe(one)
+    assert without_times(generate_latest(ours)) == without_times(generate_latest(theirs))
+
+
+def without_times(page: bytes) -> list[str]:
+    """A metrics page without when each histogram was begun."""
+    return [line for line in page.decode().splitlines() if not line.startswith("x_seconds_created")]
 
 
 if __name__ == "__main__":
