@@ -175,8 +175,7 @@ class Lane:
         failures = 0
         while True:
             try:
-                await self._commits.settle(batch)
-                self.unreadable = None
+                await self._settle(batch)
             except (Unavailable, Fenced, Misconfigured, OSError) as error:
                 self._commits.doubt()
                 self.stalled = str(error)
@@ -194,18 +193,22 @@ class Lane:
                     return
                 await asyncio.sleep(BACKOFF_S[min(failures, len(BACKOFF_S) - 1)])
                 failures += 1
-            except UnreadableTableError as error:
-                self._refuse_for_another(batch, error)
-                return
-            except (CorruptFile, InvalidInput, NotFound) as error:
-                await self._refuse_unreadable(batch, error)
-                return
             except Exception as error:  # noqa: BLE001 - a mistake of ours must not stop the other intents
                 self._log.exception("batch failed", intents=len(batch))
                 await self._isolate(batch, error)
                 return
             else:
                 return
+
+    async def _settle(self, batch: list[Pending]) -> None:
+        try:
+            await self._commits.settle(batch)
+        except UnreadableTableError as error:
+            self._refuse_for_another(batch, error)
+        except (CorruptFile, InvalidInput, NotFound) as error:
+            await self._refuse_unreadable(batch, error)
+        else:
+            self.unreadable = None
 
     async def _stands_still(self, batch: list[Pending], error: TablePausedError) -> bool:
         """Found paused before this daemon had heard of it: the batch goes back to where it waits.
@@ -230,11 +233,15 @@ class Lane:
 
     # -- what cannot be committed ----------------------------------------------------------------------------------
 
-    async def _refuse_unreadable(self, batch: Sequence[Pending], error: Exception) -> None:
-        """The table's own files do not pass their checks: no commit is made on them, and the table is flagged."""
+    async def _refuse_unreadable(self, batch: list[Pending], error: Exception) -> None:
+        """The table's own files do not pass their checks: no commit is made on them, and the table is flagged.
+
+        What was decided before stays decided, and is told again. Raises Unavailable while nobody can say what was.
+        """
         self.unreadable = str(error)
-        self._commits.forget()
         self._log.error("table unreadable", reason=str(error))
+        batch[:] = await self._commits.answer_known(batch)
+        self._commits.forget()
         refused = Refused(
             rule="table-unreadable", message=f"the table's stored state does not pass its checks: {error}", hint="retry"
         )

@@ -32,7 +32,7 @@ from firn.coordinator.table_state import TableState
 from firn.coordinator.transaction_commit import prepare_transaction
 from firn.coordinator.transaction_tables import TransactionTables
 from firn.coordinator.workshop import Workshop
-from firn.model.errors import NotFound, Unavailable
+from firn.model.errors import CorruptFile, InvalidInput, NotFound, Unavailable
 from firn.model.identifiers import uuid7
 from firn.model.intent import Intent
 from firn.model.journal import Retried
@@ -249,6 +249,17 @@ class TableCommits:
             self._shop.publisher.refuse(pending, refused, dead_letter=True, own_id=False)
         self._queue.put_back(result.later)
         return await self._answer_refused(result.open)
+
+    async def answer_known(self, batch: Sequence[Pending]) -> list[Pending]:
+        """Tell again what was decided before, of a table that does not pass its checks; the rest of the batch.
+
+        As far as the journal can be read. Raises Unavailable where a server would have to say it and does not answer.
+        """
+        try:
+            return await self._answer_repeats(batch)
+        except (CorruptFile, InvalidInput, NotFound) as error:
+            self._log.error("journal unreadable", reason=str(error))
+            return list(batch)
 
     async def _answer_refused(self, batch: Sequence[Pending]) -> list[Pending]:
         """Send refusals that no journal keeps again; the rest, of which no journal knows either, is still open."""

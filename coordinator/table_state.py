@@ -47,6 +47,8 @@ class TableState:
         pointer = versioned.pointer
         if self.pointer is not None and self.pointer.uuid != pointer.uuid and pointer.journal_head is None:
             self.decisions = Decisions(self._journal, limits=self._limits)
+        if pointer.catalog == "metastore":  # first: what is decided is known though the metadata may be damaged
+            self.decisions.catch_up(pointer.journal_head)
         if pointer.dropped:
             self._forget()
         elif (

@@ -66,6 +66,23 @@ async def test_damage_is_refused_by_name_and_stops_nothing_else(which: str, dama
     assert await bench.live() == ["a", "c"]
 
 
+async def test_what_was_committed_before_the_damage_is_told_again_and_not_refused() -> None:
+    bench = Workbench()
+    async with bench.daemon("a"):
+        await bench.commit(create())
+        first = append("a")
+        outcome = await bench.commit(first)
+        pointer = (await Pointers(bench.zookeeper.connect()).read(TABLE)).pointer
+    whole = bench.files.read(pointer.metadata_location, bytes_max=1_000_000)
+    bench.files.replace(pointer.metadata_location, whole[: len(whole) // 2])
+    async with bench.daemon("b"):
+        assert await bench.commit(first) == outcome
+        assert (await bench.refuse(append("b"))).rule == "table-unreadable"
+        bench.files.replace(pointer.metadata_location, whole)
+        assert await bench.commit(first) == outcome
+    assert await bench.live() == ["a"]
+
+
 async def test_a_manifest_list_cut_between_two_blocks_is_noticed_by_its_totals() -> None:
     bench = Workbench()
     async with bench.daemon("a"):
