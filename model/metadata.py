@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import ChainMap
-from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Final
 
@@ -68,7 +66,7 @@ class TableMetadata(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return {order.order_id: order for order in self.sort_orders}
 
     @cached_property
-    def _snapshots(self) -> Mapping[int, Snapshot]:
+    def _snapshots(self) -> _Index:
         return _by_id(self.snapshots)
 
     def schema_by_id(self, schema_id: int) -> Schema | None:
@@ -126,29 +124,47 @@ INDEXED_MAX: Final = 8
 NEWEST_MAX: Final = 256
 """Snapshots that stand beside the index of a long history before there is another."""
 
-_Index = ChainMap[int, Snapshot]
+
+class _Index:
+    """Snapshots by id: those of a history as it was once, and the newest, so that one more costs little."""
+
+    __slots__ = ("_newest", "_older")
+
+    def __init__(self, older: dict[int, Snapshot], newest: dict[int, Snapshot]) -> None:
+        self._older = older
+        self._newest = newest
+
+    def __getitem__(self, snapshot_id: int) -> Snapshot:
+        found = self.get(snapshot_id)
+        if found is None:
+            raise KeyError(snapshot_id)
+        return found
+
+    def get(self, snapshot_id: int) -> Snapshot | None:
+        """The snapshot, None when there is none such."""
+        return self._newest.get(snapshot_id) or self._older.get(snapshot_id)
+
+    def and_one(self, last: Snapshot) -> _Index:
+        """The index of the same snapshots and another."""
+        if len(self._newest) < NEWEST_MAX:
+            return _Index(self._older, {**self._newest, last.snapshot_id: last})
+        return _Index({**self._older, **self._newest}, {last.snapshot_id: last})
+
 
 _indexed: Final[list[tuple[tuple[Snapshot, ...], _Index]]] = []
 """Long histories by id, the one asked for last at the end: a commit makes several values with the same snapshots."""
 
 
-def _by_id(snapshots: tuple[Snapshot, ...]) -> Mapping[int, Snapshot]:
+def _by_id(snapshots: tuple[Snapshot, ...]) -> _Index:
     """Snapshots by id; those of a long history that is known, or known but for the last of it, are not counted anew."""
     if len(snapshots) < LONG:
-        return {snapshot.snapshot_id: snapshot for snapshot in snapshots}
+        return _Index({}, {snapshot.snapshot_id: snapshot for snapshot in snapshots})
     for known, index in _indexed[::-1]:
         if known is snapshots:
             return index
         if len(known) == len(snapshots) - 1 and known[0] is snapshots[0] and continues(snapshots, known):
-            return _remembered(snapshots, _with(index, snapshots[-1]))
-    return _remembered(snapshots, ChainMap({}, {snapshot.snapshot_id: snapshot for snapshot in snapshots}))
-
-
-def _with(index: _Index, last: Snapshot) -> _Index:
-    newest, older = index.maps
-    if len(newest) < NEWEST_MAX:
-        return ChainMap({**newest, last.snapshot_id: last}, older)
-    return ChainMap({last.snapshot_id: last}, {**older, **newest})
+            return _remembered(snapshots, index.and_one(snapshots[-1]))
+    return _remembered(snapshots, _Index({snapshot.snapshot_id: snapshot for snapshot in snapshots}, {}))
 
 
 def _remembered(snapshots: tuple[Snapshot, ...], index: _Index) -> _Index:

@@ -29,6 +29,10 @@ IDLE_S: Final = 10.0
 """After so long without a commit a table's begun file may give way to another's."""
 
 
+SWAP_S: Final = 0.004
+"""How long a file is begun later than it could be: the swap that follows a write wants the disk and the processor."""
+
+
 class BegunFile(msgspec.Struct, frozen=True):
     """The number of a begun file, and how many bytes are in it."""
 
@@ -91,9 +95,11 @@ class Announced:
 
     def __init__(self) -> None:
         self._begun: Future[int | None] = Future()
+        self._wanted = threading.Event()
 
     def begin(self, path: str, size: int) -> None:
         """Begin it with the first bytes of a file. Where that cannot be, there is none to be taken."""
+        self._wanted.wait(SWAP_S)
         try:
             self._begun.set_result(_copy_of(path, size))
         except OSError:
@@ -101,6 +107,7 @@ class Announced:
 
     def descriptor(self) -> int | None:
         """The file at its end, once it is begun; None where that could not be."""
+        self._wanted.set()
         return self._begun.result()
 
 
@@ -132,7 +139,7 @@ class BegunFiles:
 
 
 def _copy_of(path: str, size: int) -> int:
-    """A file without a name that holds the first bytes of another, on the disk already, or on its way there."""
+    """A file without a name that holds the first bytes of another, on its way to the disk."""
     descriptor = os.open(os.path.dirname(path), os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o666)
     try:
         source = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -145,7 +152,8 @@ def _copy_of(path: str, size: int) -> int:
                 left -= copied
         finally:
             os.close(source)
-        os.fdatasync(descriptor)
+        # Begins to write it to the disk and does not wait; whoever finishes the file syncs all of it.
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
     except OSError:
         os.close(descriptor)
         raise
