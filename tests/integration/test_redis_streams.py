@@ -192,9 +192,11 @@ async def test_a_server_that_allows_no_scripts_is_told_the_longer_way(redis_url,
     try:
         await streams.submit(0, b"x")
         (entry,) = await taken(streams)
+        assert await streams.outcomes(["i"]) == [None]
         reply_to = f"{streams.names.replies}etl"
         told = settled(entry, intent_id="i", outcome=b"done", reply_to=reply_to)
         await streams.settle([told], events=[b"e"], places={"db.t": b"{}"})
+        assert await streams.outcomes(["nobody", "i"]) == [None, b"done"]
         assert await streams.outcome("i") == b"done"
         assert [message.data for message in await streams.replies(reply_to, block_ms=0)] == [b"done"]
         assert [message.data for message in await streams.newest_events(count=1)] == [b"e"]
