@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from math import copysign, isnan
 from typing import Any
 
@@ -84,10 +85,21 @@ def summarize_partitions(partition_type: StructType, partitions: Iterable[Sequen
     tuples: Iterable[Sequence[Any]] = list(partitions)
     if not any(_is_floating(field.type) for field in partition_type.fields):  # a set keeps only one of -0.0 and +0.0
         tuples = set(tuples)
+        if len(tuples) == 1:
+            (only,) = tuples
+            return tuple(
+                _summary_of_one(field.type, value) for field, value in zip(partition_type.fields, only, strict=True)
+            )
     return tuple(
         _summarize(field.type, [partition[position] for partition in tuples])
         for position, field in enumerate(partition_type.fields)
     )
+
+
+@lru_cache(maxsize=4096, typed=True)
+def _summary_of_one(type: Type, value: Any) -> FieldSummary:
+    """The summary of a partition field with one value, as manifests of small commits have it."""
+    return _summarize(type, [value])
 
 
 def _summarize(type: Type, column: list[Any]) -> FieldSummary:

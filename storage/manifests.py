@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from firn.model.by_identity import ByIdentity
 from firn.model.errors import CorruptFile, InvalidInput, Unsupported
 from firn.model.manifest import (
     UNASSIGNED_SEQUENCE_NUMBER,
@@ -32,13 +33,27 @@ from firn.model.manifest_summary import (
 from firn.model.partitioning import PartitionSpec, partition_type, spec_fields_to_json
 from firn.model.schema import Schema, schema_to_json
 from firn.model.types import StructType
-from firn.storage.avro import DEFAULT_LIMITS, AvroFile, AvroLimits, Codec, compress, open_avro, write_avro
+from firn.storage.avro import (
+    DEFAULT_LIMITS,
+    AvroFile,
+    AvroLimits,
+    Codec,
+    Header,
+    compress,
+    header_of,
+    open_avro,
+    write_blocks,
+)
 from firn.storage.manifest_rows import RowDecoder
 from firn.storage.manifest_schema import FORMAT_VERSIONS, manifest_schema
 from firn.storage.packed_entries import PackedEntries, block_content, pack
 
 BLOCK_ENTRIES: Final = 100
 """Entries in one Avro block that firn writes: enough to compress well, few enough to split manifests between."""
+
+
+FORMS_KEPT_MAX: Final = 1_000
+"""Tables' schemas and specs whose manifests' headers are kept, of some kilobytes each."""
 
 
 class EncodedManifest(msgspec.Struct, frozen=True, kw_only=True):
@@ -144,7 +159,9 @@ def encode_manifests(  # noqa: PLR0913 - see encode_manifest
         raise Unsupported(f"format version {format_version}", where="format-version")
     if format_version == 1 and (content != "data" or snapshot_id is None):
         raise InvalidInput("a v1 manifest holds data files of a known snapshot")
-    type_ = partition_type(spec, schema, older=older_schemas)
+    older = older_schemas if isinstance(older_schemas, tuple) else tuple(older_schemas)
+    form = _form(schema, spec, older, content, format_version, codec)
+    type_ = form.partition_type
     listed = [_to_store(entry, spec=spec, content=content, version=format_version, snapshot_id=snapshot_id)
               for entry in entries]  # fmt: skip
     packed = pack(listed, type_, format_version=format_version)
@@ -161,10 +178,9 @@ def encode_manifests(  # noqa: PLR0913 - see encode_manifest
         stored += len(block)
     if blocks:
         parts.append((start, len(listed), blocks))
-    header = manifest_header(schema, spec, content=content, format_version=format_version)
     return [
         EncodedManifest(
-            data=write_avro(manifest_schema(type_, format_version), own_blocks, metadata=header, codec=codec),
+            data=write_blocks(form.header, own_blocks),
             content=content,
             format_version=format_version,
             spec_id=spec.spec_id,
@@ -176,6 +192,29 @@ def encode_manifests(  # noqa: PLR0913 - see encode_manifest
         )
         for start, end, own_blocks in parts
     ]
+
+
+class _Form(msgspec.Struct, frozen=True, eq=False):
+    """What manifests of one schema, spec, content, format version and codec have in common."""
+
+    partition_type: StructType
+    header: Header
+
+
+def _form_of(
+    schema: Schema,
+    spec: PartitionSpec,
+    older: tuple[Schema, ...],
+    content: ManifestContent,
+    format_version: int,
+    codec: Codec,
+) -> _Form:
+    type_ = partition_type(spec, schema, older=older)
+    metadata = manifest_header(schema, spec, content=content, format_version=format_version)
+    return _Form(type_, header_of(manifest_schema(type_, format_version), metadata=metadata, codec=codec))
+
+
+_form: Final = ByIdentity(_form_of, kept_max=FORMS_KEPT_MAX)
 
 
 def manifest_header(
@@ -224,6 +263,8 @@ def _to_store(
             return entry
         if file.first_row_id is not None:
             file = msgspec.structs.replace(file, first_row_id=None)
+        elif entry.snapshot_id == snapshot_id and entry.file_sequence_number is None:
+            return entry
         return ManifestEntry(
             status=Status.ADDED, snapshot_id=snapshot_id, sequence_number=entry.sequence_number, data_file=file
         )
