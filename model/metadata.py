@@ -7,7 +7,6 @@ from typing import Any, Final
 
 import msgspec
 
-from firn.model.long_tuples import LONG, continues
 from firn.model.partitioning import PartitionSpec
 from firn.model.schema import Schema
 from firn.model.snapshot import MAIN_BRANCH, MetadataLogEntry, Snapshot, SnapshotLogEntry, SnapshotRef
@@ -18,6 +17,9 @@ FORMAT_VERSION_MAX: Final = 3
 
 FORMAT_VERSION_DEFAULT: Final = 2
 """Format version of a new table that does not ask for another."""
+
+_MAY_GROW: Final = "_may_grow"
+"""Mark of the one metadata among all that share an index of snapshots whose successor may add to it."""
 
 
 class TableMetadata(msgspec.Struct, frozen=True, kw_only=True, dict=True):
@@ -66,8 +68,9 @@ class TableMetadata(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return {order.order_id: order for order in self.sort_orders}
 
     @cached_property
-    def _snapshots(self) -> _Index:
-        return _by_id(self.snapshots)
+    def _snapshots(self) -> dict[int, Snapshot]:
+        self.__dict__[_MAY_GROW] = True
+        return {snapshot.snapshot_id: snapshot for snapshot in self.snapshots}
 
     def schema_by_id(self, schema_id: int) -> Schema | None:
         """The schema with that id, None when the table has none such."""
@@ -83,7 +86,10 @@ class TableMetadata(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     def snapshot_by_id(self, snapshot_id: int) -> Snapshot | None:
         """The snapshot with that id, None when it expired or never was."""
-        return self._snapshots.get(snapshot_id)
+        found = self._snapshots.get(snapshot_id)
+        if found is None or len(self._snapshots) == len(self.snapshots):
+            return found
+        return found if found.sequence_number <= self.last_sequence_number else None  # else one that followed on this
 
     @property
     def current_schema(self) -> Schema:
@@ -120,54 +126,21 @@ class TableMetadata(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return self.last_sequence_number + 1 if self.format_version > 1 else 0
 
 
-INDEXED_MAX: Final = 8
-NEWEST_MAX: Final = 256
-"""Snapshots that stand beside the index of a long history before there is another."""
+def with_index_of(metadata: TableMetadata, before: TableMetadata) -> TableMetadata:
+    """`metadata`, which has the snapshots of `before`, or these and one more, with the index of them if there is one.
 
-
-class _Index:
-    """Snapshots by id: those of a history as it was once, and the newest, so that one more costs little."""
-
-    __slots__ = ("_newest", "_older")
-
-    def __init__(self, older: dict[int, Snapshot], newest: dict[int, Snapshot]) -> None:
-        self._older = older
-        self._newest = newest
-
-    def __getitem__(self, snapshot_id: int) -> Snapshot:
-        found = self.get(snapshot_id)
-        if found is None:
-            raise KeyError(snapshot_id)
-        return found
-
-    def get(self, snapshot_id: int) -> Snapshot | None:
-        """The snapshot, None when there is none such."""
-        return self._newest.get(snapshot_id) or self._older.get(snapshot_id)
-
-    def and_one(self, last: Snapshot) -> _Index:
-        """The index of the same snapshots and another."""
-        if len(self._newest) < NEWEST_MAX:
-            return _Index(self._older, {**self._newest, last.snapshot_id: last})
-        return _Index({**self._older, **self._newest}, {last.snapshot_id: last})
-
-
-_indexed: Final[list[tuple[tuple[Snapshot, ...], _Index]]] = []
-"""Long histories by id, the one asked for last at the end: a commit makes several values with the same snapshots."""
-
-
-def _by_id(snapshots: tuple[Snapshot, ...]) -> _Index:
-    """Snapshots by id; those of a long history that is known, or known but for the last of it, are not counted anew."""
-    if len(snapshots) < LONG:
-        return _Index({}, {snapshot.snapshot_id: snapshot for snapshot in snapshots})
-    for known, index in _indexed[::-1]:
-        if known is snapshots:
-            return index
-        if len(known) == len(snapshots) - 1 and known[0] is snapshots[0] and continues(snapshots, known):
-            return _remembered(snapshots, index.and_one(snapshots[-1]))
-    return _remembered(snapshots, _Index({snapshot.snapshot_id: snapshot for snapshot in snapshots}, {}))
-
-
-def _remembered(snapshots: tuple[Snapshot, ...], index: _Index) -> _Index:
-    _indexed.append((snapshots, index))
-    del _indexed[:-INDEXED_MAX]
-    return index
+    The index grows in its place, and once only: `before` tells later snapshots by their sequence numbers, and whatever
+    else follows on it makes an index of its own.
+    """
+    index = before.__dict__.get("_snapshots")
+    if index is None:
+        return metadata
+    more = metadata.snapshots[len(before.snapshots) :]
+    if all(snapshot.sequence_number > before.last_sequence_number for snapshot in more):
+        may_grow = before.__dict__.pop(_MAY_GROW, False)  # one only is told so, whatever other threads do
+        if may_grow or not more:
+            index.update((snapshot.snapshot_id, snapshot) for snapshot in more)
+            metadata.__dict__["_snapshots"] = index
+        if may_grow:
+            metadata.__dict__[_MAY_GROW] = True
+    return metadata

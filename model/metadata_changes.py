@@ -14,7 +14,7 @@ import msgspec
 
 from firn.model.errors import InvalidMetadata, Unsupported
 from firn.model.long_tuples import appended
-from firn.model.metadata import FORMAT_VERSION_MAX, TableMetadata
+from firn.model.metadata import FORMAT_VERSION_MAX, TableMetadata, with_index_of
 from firn.model.metadata_check import check_encryption_key, check_statistics, check_uuid, strip_slashes
 from firn.model.snapshot import MAIN_BRANCH, MetadataLogEntry, Snapshot, SnapshotLogEntry, SnapshotRef
 from firn.model.table_properties import (
@@ -43,12 +43,15 @@ def add_snapshot(metadata: TableMetadata, snapshot: Snapshot, *, branch: str | N
         raise InvalidMetadata(f"snapshot already exists for id {snapshot.snapshot_id}", where="snapshot-id")
     if branch is not None:
         _check_parent(metadata, snapshot, branch)
-    added = replace(
+    added = with_index_of(
+        replace(
+            metadata,
+            last_updated_ms=max(next_timestamp_ms(metadata, now_ms), snapshot.timestamp_ms),
+            last_sequence_number=_checked_sequence_number(metadata, snapshot),
+            next_row_id=_next_row_id(metadata, snapshot),
+            snapshots=appended(metadata.snapshots, snapshot),
+        ),
         metadata,
-        last_updated_ms=max(next_timestamp_ms(metadata, now_ms), snapshot.timestamp_ms),
-        last_sequence_number=_checked_sequence_number(metadata, snapshot),
-        next_row_id=_next_row_id(metadata, snapshot),
-        snapshots=appended(metadata.snapshots, snapshot),
     )
     if branch is None:
         return added
@@ -121,7 +124,7 @@ def with_ref(metadata: TableMetadata, name: str, ref: SnapshotRef, *, logged_ms:
     """
     refs = {**metadata.refs, name: ref}
     if name != MAIN_BRANCH:
-        return replace(metadata, refs=refs)
+        return with_index_of(replace(metadata, refs=refs), metadata)
     log = metadata.snapshot_log
     at_ms = metadata.last_updated_ms if logged_ms is None else logged_ms
     if log:
@@ -130,7 +133,8 @@ def with_ref(metadata: TableMetadata, name: str, ref: SnapshotRef, *, logged_ms:
     entry = SnapshotLogEntry(snapshot_id=ref.snapshot_id, timestamp_ms=at_ms)
     if metadata.current_snapshot_id != ref.snapshot_id or not log:
         log = appended(log, entry)
-    return replace(metadata, refs=refs, current_snapshot_id=ref.snapshot_id, snapshot_log=log)
+    moved = replace(metadata, refs=refs, current_snapshot_id=ref.snapshot_id, snapshot_log=log)
+    return with_index_of(moved, metadata)
 
 
 def with_metadata_log(
@@ -146,7 +150,7 @@ def with_metadata_log(
         metadata_file=previous_location,
         timestamp_ms=metadata.last_updated_ms if previous_updated_ms is None else previous_updated_ms,
     )
-    return replace(metadata, metadata_log=(*metadata.metadata_log, entry)[-count_max:])
+    return with_index_of(replace(metadata, metadata_log=(*metadata.metadata_log, entry)[-count_max:]), metadata)
 
 
 def dropped_metadata_files(metadata: TableMetadata, *, base: TableMetadata) -> tuple[str, ...]:

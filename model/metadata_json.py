@@ -286,7 +286,16 @@ def metadata_to_json(metadata: TableMetadata) -> dict[str, Any]:
     return {
         **identifying_members(metadata),
         "snapshots": [snapshot_to_json(snapshot, format_version=version) for snapshot in metadata.snapshots],
-        **changing_members(metadata, schemas=[schema_to_json(schema) for schema in metadata.schemas]),
+        **changing_members(
+            metadata,
+            schemas=[schema_to_json(schema) for schema in metadata.schemas],
+            partition_specs=[spec_to_json(spec) for spec in metadata.partition_specs],
+            sort_orders=[order_to_json(order) for order in metadata.sort_orders],
+            metadata_log=[
+                {_LOG_TIMES: entry.timestamp_ms, "metadata-file": entry.metadata_file}
+                for entry in metadata.metadata_log
+            ],
+        ),
         "snapshot-log": [
             {_LOG_TIMES: entry.timestamp_ms, "snapshot-id": entry.snapshot_id} for entry in metadata.snapshot_log
         ],
@@ -301,8 +310,10 @@ def identifying_members(metadata: TableMetadata) -> dict[str, Any]:
     return out
 
 
-def changing_members(metadata: TableMetadata, *, schemas: Any) -> dict[str, Any]:
-    """The members between ``snapshots`` and ``snapshot-log``, with schemas that may be encoded already."""
+def changing_members(
+    metadata: TableMetadata, *, schemas: Any, partition_specs: Any, sort_orders: Any, metadata_log: Any
+) -> dict[str, Any]:
+    """The members between ``snapshots`` and ``snapshot-log``, with the values of those that may be encoded already."""
     version = metadata.format_version
     out: dict[str, Any] = {}
     if version > 1:
@@ -316,10 +327,10 @@ def changing_members(metadata: TableMetadata, *, schemas: Any) -> dict[str, Any]
     if version == 1:
         out["partition-spec"] = spec_fields_to_json(metadata.default_spec)
     out["default-spec-id"] = metadata.default_spec_id
-    out["partition-specs"] = [spec_to_json(spec) for spec in metadata.partition_specs]
+    out["partition-specs"] = partition_specs
     out["last-partition-id"] = metadata.last_partition_id
     out["default-sort-order-id"] = metadata.default_sort_order_id
-    out["sort-orders"] = [order_to_json(order) for order in metadata.sort_orders]
+    out["sort-orders"] = sort_orders
     out["properties"] = metadata.properties
     current_id = metadata.current_snapshot_id
     out["current-snapshot-id"] = _NO_SNAPSHOT if current_id is None and version < 3 else current_id
@@ -330,8 +341,6 @@ def changing_members(metadata: TableMetadata, *, schemas: Any) -> dict[str, Any]
     out["refs"] = {name: ref_to_json(ref) for name, ref in metadata.refs.items()}
     out["statistics"] = list(metadata.statistics)
     out["partition-statistics"] = list(metadata.partition_statistics)
-    out["metadata-log"] = [
-        {_LOG_TIMES: entry.timestamp_ms, "metadata-file": entry.metadata_file} for entry in metadata.metadata_log
-    ]
+    out["metadata-log"] = metadata_log
     out.update(metadata.extra)
     return out

@@ -13,11 +13,14 @@ from typing import Any, Final, Literal
 import msgspec
 from isal import igzip
 
+from firn.model.by_identity import ByIdentity
 from firn.model.errors import CorruptFile, InvalidInput
 from firn.model.long_tuples import continues
 from firn.model.metadata import TableMetadata
 from firn.model.metadata_json import METADATA_BYTES_MAX, changing_members, identifying_members, metadata_from_json
-from firn.model.schema import Schema, schema_to_json
+from firn.model.partitioning import spec_to_json
+from firn.model.schema import schema_to_json
+from firn.model.sorting import order_to_json
 from firn.model.table_properties import METADATA_COMPRESSION
 from firn.storage.grown_content import Beginning, Content, GrownContent
 
@@ -26,8 +29,8 @@ Codec = Literal["none", "gzip"]
 GZIP_LEVEL: Final = 1
 """ISA-L's, which takes a fraction of zlib's time."""
 
-SCHEMAS_KEPT_MAX: Final = 1_000
-"""Tables whose schemas' texts are kept."""
+TABLES_KEPT_MAX: Final = 1_000
+"""Tables the texts of whose schemas, specs and sort orders are kept."""
 
 DIGEST_BYTES: Final = 8
 TEXTS_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -147,7 +150,15 @@ def encode_with_digest(metadata: TableMetadata, *, codec: Codec = "none") -> tup
     start = msgspec.json.encode(identifying_members(metadata))[:-1] + b',"snapshots":['
     snapshots = _grown(start, metadata.snapshots, lambda one: one.encoded_v1 if is_v1 else one.encoded)
     log = _grown(b"", metadata.snapshot_log, msgspec.json.encode, key=start)
-    changing = msgspec.json.encode(changing_members(metadata, schemas=_encoded_schemas(metadata.schemas)))
+    changing = msgspec.json.encode(
+        changing_members(
+            metadata,
+            schemas=_schemas(metadata.schemas),
+            partition_specs=_specs(metadata.partition_specs),
+            sort_orders=_orders(metadata.sort_orders),
+            metadata_log=metadata.metadata_log,
+        )
+    )
     behind = (b"]," + changing[1:-1] + b',"snapshot-log":[', *log.pieces, b"]}")
     pieces = (*snapshots.pieces, *behind)
     if codec != "none":
@@ -173,24 +184,47 @@ class _Grown(msgspec.Struct, frozen=True, eq=False):
     beginning: Beginning
 
 
-_grown_last: Final[OrderedDict[tuple[bytes, bytes], _Grown]] = OrderedDict()
-_grown_lock: Final = threading.Lock()
+class _GrownLast:
+    """What has grown last, by its start and key: of all tables, within `TEXTS_BYTES_MAX`."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[tuple[bytes, bytes], _Grown] = OrderedDict()
+        self._size = 0
+        self._lock = threading.Lock()
+
+    def pop(self, key: tuple[bytes, bytes]) -> _Grown | None:
+        """Take one out."""
+        with self._lock:
+            return self._pop(key)
+
+    def put(self, key: tuple[bytes, bytes], grown: _Grown) -> None:
+        """Keep one; those that were kept longest go when there is too much."""
+        with self._lock:
+            self._pop(key)
+            self._kept[key] = grown
+            self._size += grown.size
+            while len(self._kept) > 1 and self._size > TEXTS_BYTES_MAX:
+                self._pop(next(iter(self._kept)))
+
+    def _pop(self, key: tuple[bytes, bytes]) -> _Grown | None:
+        found = self._kept.pop(key, None)
+        self._size -= 0 if found is None else found.size
+        return found
+
+
+_grown_last: Final = _GrownLast()
 
 
 def _grown(start: bytes, items: tuple[Any, ...], encoded: Callable[[Any], Any], *, key: bytes = b"") -> _Grown:
     """`start` and the texts of `items`, from those that had the same start (and key) before, if they were the first."""
-    with _grown_lock:
-        before = _grown_last.pop((start, key), None)
+    before = _grown_last.pop((start, key))
     if before is None or not continues(items, before.items):
         before = _Grown((), (start,), len(start), hashlib.blake2b(start, digest_size=DIGEST_BYTES), Beginning())
     grown = before
     more = b",".join([bytes(encoded(item)) for item in items[len(before.items) :]])
     if more:
         grown = _appended(before, items, b"," + more if before.items else more)
-    with _grown_lock:
-        _grown_last[start, key] = grown
-        while len(_grown_last) > 1 and sum(one.size for one in _grown_last.values()) > TEXTS_BYTES_MAX:
-            _grown_last.popitem(last=False)
+    _grown_last.put((start, key), grown)
     return grown
 
 
@@ -202,19 +236,18 @@ def _appended(before: _Grown, items: tuple[Any, ...], more: bytes) -> _Grown:
     return _Grown(items, tuple(pieces), before.size + len(more), digest, before.beginning)
 
 
-_schemas_encoded: Final[dict[int, tuple[tuple[Schema, ...], list[msgspec.Raw]]]] = {}
+def _texts(to_json: Callable[[Any], Any]) -> ByIdentity[list[msgspec.Raw]]:
+    """The JSON texts of a tuple's items; a table keeps the very same tuple until one of them changes."""
+
+    def encoded(items: tuple[Any, ...]) -> list[msgspec.Raw]:
+        return [msgspec.Raw(msgspec.json.encode(to_json(item))) for item in items]
+
+    return ByIdentity(encoded, kept_max=TABLES_KEPT_MAX)
 
 
-def _encoded_schemas(schemas: tuple[Schema, ...]) -> list[msgspec.Raw]:
-    """The schemas' JSON texts; a table keeps the very same tuple until a schema changes."""
-    known = _schemas_encoded.get(id(schemas))
-    if known is not None and known[0] is schemas:
-        return known[1]
-    if len(_schemas_encoded) >= SCHEMAS_KEPT_MAX:
-        _schemas_encoded.clear()
-    encoded = [msgspec.Raw(msgspec.json.encode(schema_to_json(schema))) for schema in schemas]
-    _schemas_encoded[id(schemas)] = (schemas, encoded)
-    return encoded
+_schemas: Final = _texts(schema_to_json)
+_specs: Final = _texts(spec_to_json)
+_orders: Final = _texts(order_to_json)
 
 
 def compressed(data: bytes, *, codec: Codec) -> bytes:

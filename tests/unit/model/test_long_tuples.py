@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from firn.model.long_tuples import LONG, REMEMBERED_MAX, appended, continues
-from firn.model.metadata import NEWEST_MAX
 from firn.model.metadata_changes import add_snapshot
 from firn.model.snapshot import Snapshot
 from tests.strategies.metadata import table
@@ -27,7 +26,7 @@ def test_a_tuple_continues_whatever_it_was_made_of_and_nothing_else():
 
 def test_the_snapshots_of_a_history_are_its_own_however_long_it_gets_and_whatever_was_tried_meanwhile():
     metadata = table()
-    for number in range(1, LONG + 2 * NEWEST_MAX + 3):
+    for number in range(1, 3 * LONG + 3):
         lost = _with(metadata, -number)
         metadata = _with(metadata, number)
         assert metadata.snapshot_by_id(number) is metadata.snapshots[-1]
