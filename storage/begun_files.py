@@ -32,6 +32,9 @@ IDLE_S: Final = 10.0
 SWAP_S: Final = 0.004
 """How long a file is begun later than it could be: the swap that follows a write wants the disk and the processor."""
 
+FORGOTTEN_MAX: Final = 3
+"""After so many files that could not be begun no more are asked for: there are file systems without nameless files."""
+
 
 class BegunFile(msgspec.Struct, frozen=True):
     """The number of a begun file, and how many bytes are in it."""
@@ -48,6 +51,7 @@ class Beginnings:
         self._begun: OrderedDict[Beginning, tuple[BegunFile, float]] = OrderedDict()
         self._given_up: list[int] = []
         self._last_number = 0
+        self._forgotten = 0
 
     def take(self, content: GrownContent) -> BegunFile | None:
         """The file that holds the beginning of `content`, if there is one; it is used up with this."""
@@ -58,7 +62,9 @@ class Beginnings:
         return found
 
     def number_of_another(self) -> int | None:
-        """A number for a file to be begun, None when there are enough of them."""
+        """A number for a file to be begun, None when there are enough of them or they cannot be had."""
+        if self._forgotten >= FORGOTTEN_MAX:
+            return None
         if len(self._begun) >= BEGUN_MAX:
             oldest, (file, at) = next(iter(self._begun.items()))
             if self._clock() - at < IDLE_S:
@@ -75,6 +81,10 @@ class Beginnings:
             self._given_up.append(before.number)
         self._begun[beginning] = file, self._clock()
 
+    def forgotten(self) -> None:
+        """The process did not have a file that was taken."""
+        self._forgotten += 1
+
     def given_up(self) -> tuple[int, ...]:
         """Files that nobody will take, once: the process is to be told."""
         numbers, self._given_up = tuple(self._given_up), []
@@ -88,6 +98,7 @@ class Beginnings:
         """The process has ended, and all files with it."""
         self._begun.clear()
         self._given_up.clear()
+        self._forgotten = 0
 
 
 class Announced:

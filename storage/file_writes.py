@@ -112,6 +112,7 @@ class ProcessWrites:
         begun = {n: self._beginnings.take(c) for n, (_, c) in enumerate(files) if isinstance(c, GrownContent)}
         written = await self._create(connection, files, begun)
         if written is None:
+            self._beginnings.forgotten()
             written = await self._create(self._socket or await self._start(), files, dict.fromkeys(begun))
         if not written:
             await self._threads.create_all(files)

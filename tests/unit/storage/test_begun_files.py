@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from firn.model.errors import AlreadyExists, Unavailable
-from firn.storage.begun_files import BEGUN_MAX, IDLE_S, Beginnings, BegunFile, BegunFiles
+from firn.storage.begun_files import BEGUN_MAX, FORGOTTEN_MAX, IDLE_S, Beginnings, BegunFile, BegunFiles
 from firn.storage.file_writes import ProcessWrites
 from firn.storage.grown_content import Beginning, GrownContent
 from firn.storage.local_files import LocalFiles
@@ -96,6 +96,18 @@ async def test_what_the_process_has_forgotten_is_written_whole(tmp_path):
         await writes.create_all(last := table.next())
         check(last)
     assert [size > len(OLD) for size in handed] == [True, False, True, False]
+
+
+async def test_where_files_cannot_be_begun_they_are_soon_not_asked_for(tmp_path):
+    table = Table(tmp_path)
+    async with measured_writes() as (writes, handed):
+        for number in range(FORGOTTEN_MAX + 3):
+            if writes._beginnings.number_of_another() is not None:
+                writes._beginnings.put(table.beginning, BegunFile(4711 + number, len(OLD)))
+            files = table.next()
+            await writes.create_all(files)
+            check(files)
+    assert [size > len(OLD) for size in handed] == [False, True] * FORGOTTEN_MAX + [True] * 3
 
 
 async def test_after_a_killed_process_the_next_file_is_written_whole(tmp_path):
