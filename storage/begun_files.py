@@ -21,13 +21,13 @@ from typing import Final
 import msgspec
 
 from firn.storage.grown_content import Beginning, GrownContent
+from firn.storage.write_back import begin_writing_back
 
 BEGUN_MAX: Final = 64
 """Files that are begun at most, each for another table: they take as much disk as the tables' metadata files."""
 
 IDLE_S: Final = 10.0
 """After so long without a commit a table's begun file may give way to another's."""
-
 
 SWAP_S: Final = 0.004
 """How long a file is begun later than it could be: the swap that follows a write wants the disk and the processor."""
@@ -163,8 +163,7 @@ def _copy_of(path: str, size: int) -> int:
                 left -= copied
         finally:
             os.close(source)
-        # Begins to write it to the disk and does not wait; whoever finishes the file syncs all of it.
-        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        begin_writing_back(descriptor)  # whoever finishes the file syncs all of it
     except OSError:
         os.close(descriptor)
         raise

@@ -11,7 +11,6 @@ come together (`create_all`) have names that nobody looks for yet, and are writt
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import math
 import os
@@ -36,6 +35,7 @@ from firn.model.errors import (
 )
 from firn.storage.files import FileInfo, check_range, too_large
 from firn.storage.locations import FILE_SCHEME, normalize, scheme_of
+from firn.storage.write_back import begin_writing_back
 
 TEMPORARY_PREFIX: Final = ".firn-"
 """Hidden files with this prefix are of writes that were interrupted; an orphan sweep may take them."""
@@ -58,14 +58,6 @@ _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSY
 _BAD_NAMES = frozenset(
     {errno.ENAMETOOLONG, errno.EINVAL, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EILSEQ, errno.ENXIO}
 )
-
-_sync_file_range = getattr(ctypes.CDLL(None), "sync_file_range", None)
-"""Python has `posix_fadvise` only, which would wait until all processors have looked through their lists of pages."""
-
-if _sync_file_range is not None:
-    _sync_file_range.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
-
-_WRITE_BACK: Final = 2  # SYNC_FILE_RANGE_WRITE
 
 
 class LocalFiles:
@@ -147,7 +139,7 @@ class LocalFiles:
             except OSError as error:
                 _discard(path)
                 _raise(location, error)
-            _begin_writing_back(descriptor)
+            begin_writing_back(descriptor)
             yield descriptor
         finally:
             os.close(descriptor)
@@ -317,15 +309,6 @@ class _Regular:
             parts.append(part)
             left -= len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
-
-
-def _begin_writing_back(descriptor: int) -> None:
-    """Have the kernel begin to write a file that is synced soon: the syncs of several files then wait together.
-
-    Linux only. What cannot be written, the sync will say.
-    """
-    if _sync_file_range is not None:
-        _sync_file_range(descriptor, 0, 0, _WRITE_BACK)
 
 
 def _write(descriptor: int, data: Bytes) -> None:
