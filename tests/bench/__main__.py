@@ -15,6 +15,7 @@ from rich.console import Console
 from tests.bench.backlog import backlog_batching_peer, backlog_encoded, backlog_json
 from tests.bench.cost_growth import cost_growth
 from tests.bench.echo_ceiling import writers_64_echo
+from tests.bench.floors import floors
 from tests.bench.java_writers import writers_16_java
 from tests.bench.many_tables import memory_1000_tables, tables_64
 from tests.bench.many_writers import writers_16
@@ -27,6 +28,8 @@ from tests.bench.slow_store import slow_store
 from tests.bench.snapshots_per_swap import snapshots_per_swap
 from tests.bench.soak import soak
 from tests.bench.spark_pipeline import spark_delete_dv, spark_read_one_column, spark_write, spark_write_partitioned
+from tests.bench.stages import stages
+from tests.bench.takeover import takeover
 
 ROWS: dict[str, Callable[[Options], list[Measurement]]] = {
     "one-writer": one_writer,
@@ -44,6 +47,9 @@ ROWS: dict[str, Callable[[Options], list[Measurement]]] = {
     "path-index-bytes": path_index_bytes,
     "tables-64": tables_64,
     "memory-1000-tables": memory_1000_tables,
+    "stages": stages,
+    "takeover": takeover,
+    "floors": floors,
     "soak": soak,
     "spark-write-10m": spark_write,
     "spark-write-partitioned": spark_write_partitioned,

@@ -55,11 +55,21 @@ class Daemon:
                 self._process.kill()
                 self._process.wait()
 
+    def kill(self) -> None:
+        """End it as a crash does."""
+        self._process.kill()
+        self._process.wait()
+
     def intents_per_batch(self) -> float:
         """Of all batches so far."""
+        values = self.metrics()
+        return values["firn_batch_intents_sum"] / values["firn_batch_intents_count"]
+
+    def metrics(self) -> dict[str, float]:
+        """Each sample's value by its name and labels, as Prometheus is shown them."""
         page = self.get("/metrics") or ""
-        values = dict(line.rpartition(" ")[::2] for line in page.splitlines() if not line.startswith("#"))
-        return float(values["firn_batch_intents_sum"]) / float(values["firn_batch_intents_count"])
+        lines = (line.rpartition(" ") for line in page.splitlines() if not line.startswith("#"))
+        return {name: float(value) for name, _, value in lines}
 
     def memory_bytes(self) -> int:
         """Resident memory of the daemon and of all processes that it started."""

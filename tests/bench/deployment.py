@@ -123,23 +123,26 @@ class Deployment:
 
 
 @contextmanager
-def deployment(
-    settings: Mapping[str, str] | None = None, *, program: Sequence[str] = FIRN_SERVE
-) -> Iterator[Deployment]:
-    """Servers and a daemon in a new folder, gone at the end; `settings` without ``FIRN_``, over the defaults."""
+def servers() -> Iterator[tuple[Path, dict[str, str]]]:
+    """A new folder, gone at the end, and Redis and ZooKeeper: their addresses as settings without ``FIRN_``."""
     with (
         tempfile.TemporaryDirectory(prefix="firn-bench-", ignore_cleanup_errors=True) as folder,
         RedisServer(fsync="everysec") as redis_server,
         ZooKeeperServer() as zookeeper_server,
     ):
-        addresses = {
-            "REDIS_URL": redis_server.url,
-            "ZOOKEEPER": zookeeper_server.hosts,
-            "ZOOKEEPER_SESSION_TIMEOUT_S": str(SESSION_TIMEOUT_S),
-        }
-        with running_daemon(Path(folder), {**addresses, **(settings or {})}, program=program) as daemon:
+        yield Path(folder), {"REDIS_URL": redis_server.url, "ZOOKEEPER": zookeeper_server.hosts}
+
+
+@contextmanager
+def deployment(
+    settings: Mapping[str, str] | None = None, *, program: Sequence[str] = FIRN_SERVE
+) -> Iterator[Deployment]:
+    """Servers and a daemon in a new folder, gone at the end; `settings` without ``FIRN_``, over the defaults."""
+    with servers() as (folder, addresses):
+        own = {**addresses, "ZOOKEEPER_SESSION_TIMEOUT_S": str(SESSION_TIMEOUT_S), **(settings or {})}
+        with running_daemon(folder, own, program=program) as daemon:
             yield Deployment(
-                Path(folder), redis_url=redis_server.url, zookeeper_hosts=zookeeper_server.hosts, daemon=daemon
+                folder, redis_url=addresses["REDIS_URL"], zookeeper_hosts=addresses["ZOOKEEPER"], daemon=daemon
             )
 
 

@@ -1,0 +1,111 @@
+"""Commits with nothing between their requests: what this machine's disk and servers allow a program of Python.
+
+As a program: ``-m tests.bench.bare_commits '<Plan as JSON>'``. Each lane does, one thing after the other, what no
+commit of firn's can do without: an intent is added to a stream and taken from it, as many files of the same sizes are
+made and synced, and so is their folder, ZooKeeper checks one node and sets another, the outcome is added to another
+stream while the entry is acknowledged, and read there. Nothing is decided, encoded or remembered.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import msgspec
+import redis
+from kazoo.client import KazooClient
+
+INTENT_BYTES = 2_000
+OUTCOME_BYTES = 300
+POINTER_BYTES = 500
+GROUP = "bare"
+WARM_UP_S = 1.0
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What to do; the first second is not measured. `sizes` are those of the files of one commit."""
+
+    name: str
+    redis_url: str
+    hosts: str
+    folder: str
+    lanes: int
+    seconds: float
+    sizes: tuple[int, ...]
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """How long each commit took."""
+
+    latencies_ms: list[float]
+
+
+def measure(plan: Plan) -> Result:
+    """Commit in all lanes for the time of the plan."""
+    client = KazooClient(plan.hosts)
+    client.start()
+    ends_at = time.monotonic() + WARM_UP_S + plan.seconds
+    with ThreadPoolExecutor(plan.lanes) as threads:
+        lanes = [_Lane(plan, f"{plan.name}-{number}", client) for number in range(plan.lanes)]
+        taken = list(threads.map(lambda lane: lane.run(ends_at - plan.seconds, ends_at), lanes))
+    client.stop()
+    return Result(latencies_ms=[ms for of_lane in taken for ms in of_lane])
+
+
+class _Lane:
+    def __init__(self, plan: Plan, name: str, zookeeper: KazooClient) -> None:
+        self._redis = redis.Redis.from_url(plan.redis_url, socket_timeout=30)
+        self._zookeeper = zookeeper
+        self._contents = [bytes(size) for size in plan.sizes]
+        self._folder = Path(plan.folder) / name
+        self._folder.mkdir(parents=True)
+        self._intents, self._replies = f"bare:intents:{name}", f"bare:replies:{name}"
+        self._heard = "0-0"
+        self._redis.xgroup_create(self._intents, GROUP, id="0", mkstream=True)
+        self._lock, self._pointer = f"/bare/lock-{name}", f"/bare/pointer-{name}"
+        zookeeper.create(self._lock, b"", makepath=True)
+        zookeeper.create(self._pointer, bytes(POINTER_BYTES))
+        self._version = 0
+
+    def run(self, measure_from: float, ends_at: float) -> list[float]:
+        """Milliseconds of each commit that began in that time."""
+        taken = []
+        while (began := time.monotonic()) < ends_at:
+            self._commit()
+            if began >= measure_from:
+                taken.append((time.monotonic() - began) * 1000)
+        return taken
+
+    def _commit(self) -> None:
+        self._redis.xadd(self._intents, {"intent": bytes(INTENT_BYTES)})
+        ((_, ((entry, _),)),) = self._redis.xreadgroup(GROUP, "bare", {self._intents: ">"}, block=1000)
+        self._write()
+        multi = self._zookeeper.transaction()
+        multi.check(self._lock, 0)
+        multi.set_data(self._pointer, bytes(POINTER_BYTES), self._version)
+        found = multi.commit()
+        assert not any(isinstance(one, Exception) for one in found), found
+        self._version += 1
+        pipeline = self._redis.pipeline(transaction=False)
+        pipeline.xadd(self._replies, {"outcome": bytes(OUTCOME_BYTES)}, maxlen=10, approximate=False)
+        pipeline.xack(self._intents, GROUP, entry)
+        pipeline.execute()
+        ((_, ((self._heard, _),)),) = self._redis.xread({self._replies: self._heard}, block=1000)
+
+    def _write(self) -> None:
+        descriptors = []
+        for number, content in enumerate(self._contents):
+            path = self._folder / f"{self._version:08d}-{number}"
+            descriptors.append(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
+            os.write(descriptors[-1], content)
+        descriptors.append(os.open(self._folder, os.O_RDONLY))
+        for descriptor in descriptors:
+            os.fsync(descriptor)
+            os.close(descriptor)
+
+
+if __name__ == "__main__":
+    sys.stdout.buffer.write(msgspec.json.encode(measure(msgspec.json.decode(sys.argv[1], type=Plan))))

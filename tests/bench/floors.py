@@ -1,0 +1,96 @@
+"""Row `floors`: how near firn is to what the machine allows, where a commit is a swap of its own.
+
+Beside firn stand commits with the same files and requests and nothing between them (`tests.bench.bare_commits`). A
+target that they do not reach is one that no change to firn can reach there.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from tests.bench import bare_commits, lean_writers
+from tests.bench.deployment import Deployment, deployment, run_program
+from tests.bench.measurement import Measurement, measured, median
+from tests.bench.options import Options
+
+WRITERS = 16
+LANES = 64
+PROGRAMS = 2
+"""Lanes are spread over so many programs, or they would wait for one interpreter lock."""
+
+PEER = "the same files and requests, and nothing between them"
+
+
+def floors(options: Options) -> list[Measurement]:
+    """The latency of one writer, and the rates of some writers on one table and of many on a table each."""
+    with deployment() as firn:
+        one, one_sizes, bare_one = _one_table(firn, "bench.floor_one", writers=1, seconds=options.seconds)
+    with deployment() as firn:
+        some, some_sizes, bare_some = _one_table(firn, "bench.floor_some", writers=WRITERS, seconds=options.seconds)
+    with deployment() as firn:
+        tables = firn.create_tables([f"bench.floor_{n}" for n in range(LANES)])
+        many = firn.drive_all(tables, writers=LANES, seconds=options.seconds)
+        small = _sizes(Path(tables[0][1]))
+        bare_many = _bare(
+            firn, "many", lanes=LANES // PROGRAMS, programs=PROGRAMS, seconds=options.seconds, sizes=small
+        )
+    return [
+        measured(
+            "floor-one-writer", value=median(one.latencies_ms), unit="ms", peer=median(bare_one.latencies_ms),
+            peer_name=PEER, target=None, n=one.committed, note=_note(one_sizes), failures=one.failures,
+        ),
+        measured(
+            "floor-writers-16", value=some.rate, unit="commits/s",
+            peer=WRITERS * len(bare_some.latencies_ms) / options.seconds,
+            peer_name=f"{PEER}, once for {WRITERS} commits", target=None, n=some.committed, note=_note(some_sizes),
+            failures=some.failures,
+        ),
+        measured(
+            "floor-tables-64", value=many.rate, unit="commits/s",
+            peer=sum(len(bare.latencies_ms) for bare in bare_many) / options.seconds, peer_name=PEER, target=None,
+            n=many.committed, note=_note(small), failures=many.failures,
+        ),
+    ]  # fmt: skip
+
+
+def _one_table(
+    firn: Deployment, table: str, *, writers: int, seconds: float
+) -> tuple[lean_writers.Result, tuple[int, ...], bare_commits.Result]:
+    """What writers of one table had, the sizes of the files of its last commit, and bare commits of such files."""
+    ours = firn.drive(table, writers=writers, seconds=seconds)
+    sizes = _sizes(Path(firn.locations[table]))
+    (bare,) = _bare(firn, "one", lanes=1, programs=1, seconds=seconds, sizes=sizes)
+    return ours, sizes, bare
+
+
+def _note(sizes: tuple[int, ...]) -> str:
+    return f"files of {', '.join(f'{size:,}' for size in sizes)} bytes a commit, each synced"
+
+
+def _sizes(location: Path) -> tuple[int, ...]:
+    """Of the files that the last commit made: their names have its batch."""
+    newest = max(location.glob("metadata/*.metadata.json"))
+    batch = newest.name.partition("-")[2].removesuffix(".metadata.json")
+    made = sorted(path for path in location.rglob(f"*{batch}*") if not path.name.endswith("-m1.avro"))
+    assert len(made) == 4, f"a manifest, a list, metadata and a journal segment were expected: {made}"
+    return tuple(path.stat().st_size for path in made)
+
+
+def _bare(
+    firn: Deployment, name: str, *, lanes: int, programs: int, seconds: float, sizes: tuple[int, ...]
+) -> list[bare_commits.Result]:
+    firn.daemon.stop()
+    plans = [
+        bare_commits.Plan(
+            name=f"{name}-{number}", redis_url=firn.redis_url, hosts=firn.zookeeper_hosts,
+            folder=str(firn.folder / "bare"), lanes=lanes, seconds=seconds, sizes=sizes,
+        )
+        for number in range(programs)
+    ]  # fmt: skip
+
+    def run(plan: bare_commits.Plan) -> bare_commits.Result:
+        return run_program("tests.bench.bare_commits", plan, answer=bare_commits.Result, timeout_s=seconds + 60)
+
+    with ThreadPoolExecutor(programs) as threads:
+        return list(threads.map(run, plans))
