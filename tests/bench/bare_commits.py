@@ -13,6 +13,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import redis
@@ -81,7 +82,8 @@ class _Lane:
 
     def _commit(self) -> None:
         self._redis.xadd(self._intents, {"intent": bytes(INTENT_BYTES)})
-        ((_, ((entry, _),)),) = self._redis.xreadgroup(GROUP, "bare", {self._intents: ">"}, block=1000)
+        taken: Any = self._redis.xreadgroup(GROUP, "bare", {self._intents: ">"}, block=1000)
+        ((_, ((entry, _),)),) = taken
         self._write()
         multi = self._zookeeper.transaction()
         multi.check(self._lock, 0)
@@ -93,7 +95,8 @@ class _Lane:
         pipeline.xadd(self._replies, {"outcome": bytes(OUTCOME_BYTES)}, maxlen=10, approximate=False)
         pipeline.xack(self._intents, GROUP, entry)
         pipeline.execute()
-        ((_, ((self._heard, _),)),) = self._redis.xread({self._replies: self._heard}, block=1000)
+        told: Any = self._redis.xread({self._replies: self._heard}, block=1000)
+        ((_, ((self._heard, _),)),) = told
 
     def _write(self) -> None:
         descriptors = []
