@@ -23,8 +23,8 @@ MOST: Final = 0.85
 WORTH: Final = 0.75
 """Of those who were waited for: when fewer came, waiting was in vain."""
 
-PASSES_AFTER_VAIN: Final = 16
-"""Batches that begin without waiting after a wait in vain."""
+PASSES_MAX: Final = 16
+"""Batches that begin without waiting after waits in vain: one after the first, and each time twice as many."""
 
 
 class Gathering:
@@ -34,6 +34,7 @@ class Gathering:
         self._expected = 0
         self._ends_at = 0.0
         self._passes = 0
+        self._next_passes = 1
 
     def batch_ended(self, *, began_at: float, now: float, answered: int, queued: int) -> None:
         """A batch with `answered` intents is done, and `queued` others came meanwhile."""
@@ -54,4 +55,7 @@ class Gathering:
         missing = self._expected - found
         self._expected = 0
         if queued - found < WORTH * missing:
-            self._passes = PASSES_AFTER_VAIN
+            self._passes = self._next_passes
+            self._next_passes = min(2 * self._next_passes, PASSES_MAX)
+        else:
+            self._next_passes = 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from firn.coordinator.gathering import ENOUGH, MOST, PART, PASSES_AFTER_VAIN, WAIT_S_MAX, Gathering
+from firn.coordinator.gathering import ENOUGH, MOST, PART, PASSES_MAX, WAIT_S_MAX, Gathering
 
 
 def ended(
@@ -50,20 +50,21 @@ def test_the_few_who_are_not_back_yet_are_not_waited_for():
     assert gathering.wait_s(queued=int(64 * MOST), now=100.0) > 0
 
 
-def waits_after(gathering: Gathering, *, found: int, queued: int) -> list[bool]:
-    """Which of the batches after a wait are begun with a wait."""
+def passes_after(gathering: Gathering, *, found: int, queued: int) -> int:
+    """How many batches after a wait are begun without one."""
     ended(gathering)
     assert gathering.wait_s(queued=found, now=100.0) > 0
     gathering.waited(found=found, queued=queued)
-    waits = []
-    for _ in range(PASSES_AFTER_VAIN + 1):
+    for passes in range(2 * PASSES_MAX):
         ended(gathering)
-        waits.append(gathering.wait_s(queued=found, now=100.0) > 0)
-    return waits
+        if gathering.wait_s(queued=found, now=100.0) > 0:
+            return passes
+    raise AssertionError("nobody waits any more")
 
 
-def test_whoever_waited_in_vain_passes_for_some_batches():
-    in_vain = [False] * PASSES_AFTER_VAIN + [True]
-    assert waits_after(Gathering(), found=8, queued=8) == in_vain
-    assert waits_after(Gathering(), found=8, queued=13) == in_vain, "five of eight who were expected"
-    assert all(waits_after(Gathering(), found=8, queued=14))
+def test_whoever_waited_in_vain_again_and_again_does_without_for_longer():
+    gathering = Gathering()
+    found = [passes_after(gathering, found=8, queued=queued) for queued in (8, 13, 8, 8, 8, 8)]
+    assert found == [1, 2, 4, 8, PASSES_MAX, PASSES_MAX], "five of eight who were expected are too few"
+    assert passes_after(gathering, found=8, queued=14) == 0
+    assert passes_after(gathering, found=8, queued=8) == 1
