@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import signal
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, Final
 
@@ -17,6 +19,7 @@ from firn.storage.intent_streams import FIRST_ID, IntentStreams, Message
 
 BLOCK_MS: Final = 1_000
 RETRY_S: Final = 1.0
+CANCEL_AGAIN_S: Final = 0.1
 
 _EVENT: Final = msgspec.json.Decoder(Event)
 
@@ -58,6 +61,24 @@ async def events_after(streams: IntentStreams, after: str) -> AsyncIterator[Even
 def until_interrupted(reach: Reach, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """Run something that has no end of its own; Ctrl-C is its good end."""
     try:
-        reach.run(work())
-    except KeyboardInterrupt:
+        reach.run(_until_interrupted(work()))
+    except KeyboardInterrupt:  # where the loop cannot be told of signals
         return
+
+
+async def _until_interrupted(work: Coroutine[Any, Any, None]) -> None:
+    """Cancelled once, work may go on: before Python 3.12 `asyncio.wait_for`, in which redis-py sends, can lose that."""
+    task, interrupted = asyncio.ensure_future(work), asyncio.Event()
+    # Neither Windows nor any thread but the main one can be told of signals.
+    with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
+        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, interrupted.set)
+    waiting = asyncio.ensure_future(interrupted.wait())
+    try:
+        await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        waiting.cancel()
+        while not task.done():
+            task.cancel()
+            await asyncio.wait({task}, timeout=CANCEL_AGAIN_S)
+    if not task.cancelled():
+        task.result()

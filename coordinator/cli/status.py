@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from firn.coordinator.cli.exits import EXIT_NO, EXIT_OK
+from firn.coordinator.cli.following import until_interrupted
 from firn.coordinator.cli.output import Column, complain
 from firn.coordinator.cli.pausing import pause_text
 from firn.coordinator.cli.reach import Reach, reaching, shards_of
@@ -66,10 +67,7 @@ def status(reach: Reach, *, every: bool) -> int:
 @reaching
 def top(reach: Reach, *, rounds: int | None) -> None:
     """Show the fleet live: what comes in, what waits, who works on it. Ctrl-C ends it."""
-    try:
-        reach.run(_watch(reach, rounds))
-    except KeyboardInterrupt:
-        return
+    until_interrupted(reach, lambda: _watch(reach, rounds))
 
 
 async def _look(reach: Reach) -> Fleet:
