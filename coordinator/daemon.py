@@ -12,6 +12,7 @@ import msgspec
 import structlog
 
 from firn.coordinator.bulletin import Bulletin
+from firn.coordinator.cancellation import cancel_all
 from firn.coordinator.config import Settings
 from firn.coordinator.disturbances import Disturbances
 from firn.coordinator.http_server import Health, HttpServer
@@ -222,7 +223,7 @@ class Daemon:
         """
         self.intake.stop()
         # At once: the one could still start lanes, the other takes back every shard that is given up below.
-        await self._cancel([task for task in self._tasks if task.get_name() in {"intake", "ownership"}])
+        await cancel_all([task for task in self._tasks if task.get_name() in {"intake", "ownership"}])
         try:
             async with asyncio.timeout(self._settings.daemon.drain_s):
                 await self.lanes.retire()
@@ -233,7 +234,7 @@ class Daemon:
             self._log.warning("drain cut short", seconds=self._settings.daemon.drain_s)
         except (FirnError, OSError) as error:  # a server is away: its nodes go with the session
             self._log.warning("drain cut short", reason=str(error))
-        await self._cancel(self._tasks)
+        await cancel_all(self._tasks)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(2):
                 await self._leases.close()
@@ -241,11 +242,6 @@ class Daemon:
         await self.http.stop()
         self._remove_listener()
         self._log.info("daemon stopped")
-
-    async def _cancel(self, tasks: Sequence[asyncio.Task[None]]) -> None:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def failed(self) -> BaseException | None:
         """Wait until one of the daemon's own loops ends by itself, which none should; what ended it."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import msgspec
+
 from firn.model.datafile import DataFile
 from firn.model.errors import FirnError, InvalidIntent
 from firn.model.intent import ContentFile, CountMap, ValueMap
@@ -50,8 +52,8 @@ def bind_partition(file: ContentFile, metadata: TableMetadata, *, where: str) ->
     return binding.partition(file.partition, where=where)
 
 
-def with_bytes(file: ContentFile, encoded: bytes, partition: tuple[Any, ...]) -> DataFile:
-    """The data file that `file` describes, with its metrics as bytes (`DataFile.encoded`) and its bound partition."""
+def with_bytes(file: ContentFile, encoded: bytes | None, partition: tuple[Any, ...]) -> DataFile:
+    """The data file that `file` describes, with its bound partition; of metrics only bytes (`DataFile.encoded`)."""
     return DataFile(
         content=file.content,
         file_path=file.file_path,
@@ -73,14 +75,8 @@ def unpartitioned(file: ContentFile, *, where: str) -> DataFile:
 
 
 def _bound(file: ContentFile, partition: tuple[Any, ...], *, where: str) -> DataFile:
-    return DataFile(
-        content=file.content,
-        file_path=file.file_path,
-        file_format=file.file_format,
-        spec_id=file.spec_id,
-        partition=partition,
-        record_count=file.record_count,
-        file_size_in_bytes=file.file_size_in_bytes,
+    return msgspec.structs.replace(
+        with_bytes(file, file.encoded, partition),
         column_sizes=_counts(file.column_sizes),
         value_counts=_counts(file.value_counts),
         null_value_counts=_counts(file.null_value_counts),
@@ -91,10 +87,6 @@ def _bound(file: ContentFile, partition: tuple[Any, ...], *, where: str) -> Data
         split_offsets=file.split_offsets,
         equality_ids=file.equality_ids,
         sort_order_id=file.sort_order_id,
-        referenced_data_file=file.referenced_data_file,
-        content_offset=file.content_offset,
-        content_size_in_bytes=file.content_size_in_bytes,
-        encoded=file.encoded,
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from firn.coordinator.cancellation import cancel_all
 from firn.coordinator.cli.output import complain
 from firn.coordinator.cli.reach import Reach
 from firn.coordinator.cli.text import one_line
@@ -67,7 +68,6 @@ def until_interrupted(reach: Reach, work: Callable[[], Coroutine[Any, Any, None]
 
 
 async def _until_interrupted(work: Coroutine[Any, Any, None]) -> None:
-    """Cancelled once, work may go on: before Python 3.12 `asyncio.wait_for`, in which redis-py sends, can lose that."""
     task, interrupted = asyncio.ensure_future(work), asyncio.Event()
     # Neither Windows nor any thread but the main one can be told of signals.
     with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
@@ -76,9 +76,6 @@ async def _until_interrupted(work: Coroutine[Any, Any, None]) -> None:
     try:
         await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        waiting.cancel()
-        while not task.done():
-            task.cancel()
-            await asyncio.wait({task}, timeout=CANCEL_AGAIN_S)
+        await cancel_all((waiting, task), again_s=CANCEL_AGAIN_S)
     if not task.cancelled():
         task.result()

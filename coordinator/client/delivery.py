@@ -18,6 +18,7 @@ from typing import Final
 
 import msgspec
 
+from firn.coordinator.cancellation import cancel_all
 from firn.coordinator.client.answers import Answer, Unknown
 from firn.coordinator.client.intents import sealed
 from firn.coordinator.client.options import RESUBMIT_AFTER_S, RESUBMIT_AFTER_S_MAX, UNRESOLVED_MAX
@@ -168,10 +169,7 @@ class Delivery:
     async def close(self) -> None:
         """Stop. What has no outcome is answered `Unknown`; the daemon may still decide it."""
         self._closed = True
-        tasks = [*self._tasks, *self._background]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_all([*self._tasks, *self._background])
         for waiting in list(self._waiting.values()):
             self._resolve(waiting, waiting.unknown("the client was closed before it heard of an outcome"))
 
