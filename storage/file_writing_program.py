@@ -21,6 +21,7 @@ from firn.model.errors import FirnError
 from firn.storage.begun_files import BegunFiles
 from firn.storage.local_files import Bytes, LocalFiles, Rest
 from firn.storage.locations import normalize
+from firn.storage.malloc_settings import give_freed_memory_back
 from firn.storage.write_messages import FORGOTTEN, MESSAGE_BYTES_MAX, Reply, Request
 
 PARALLEL_REQUESTS = 16
@@ -90,6 +91,7 @@ class _Service:
 
 def main() -> None:
     """Serve the daemon at the other end of the socket."""
+    give_freed_memory_back()
     for ignored in (signal.SIGINT, signal.SIGTERM):  # a terminal sends them to the daemon, which ends in good order
         signal.signal(ignored, signal.SIG_IGN)
     memory = memoryview(mmap.mmap(int(sys.argv[2]), 0, access=mmap.ACCESS_READ))  # ends with the process

@@ -29,6 +29,7 @@ from firn.coordinator.logs import configure_logs
 from firn.model.errors import FirnError, Misconfigured
 from firn.storage.file_writes import FileWrites, ProcessWrites, ThreadWrites
 from firn.storage.locations import FILE_SCHEME, scheme_of
+from firn.storage.malloc_settings import give_freed_memory_back
 
 SWITCH_INTERVAL_S: Final = 0.001
 """How long a thread that computes may hold up those that wait for it: Python's own 5 ms are a commit's latency."""
@@ -63,6 +64,7 @@ def serve(*, embedded: bool, data: Path, config: Path | None, profile: Path | No
     """Run the daemon until SIGINT or SIGTERM, then drain and exit 0."""
     settings = load_settings(config)
     configure_logs(settings.log, daemon=settings.daemon_id)
+    give_freed_memory_back()
     set_tempo()
     with contextlib.suppress(_StopRequested), _signals_heard(), _profiled(profile):
         if embedded:
