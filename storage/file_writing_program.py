@@ -4,6 +4,9 @@ See `firn.storage.file_writes`. It ends when the daemon's end of the socket is c
 for a daemon that is killed.
 """
 
+# Descriptors are the point here; pathlib hides them.
+# ruff: noqa: PTH120
+
 from __future__ import annotations
 
 import contextlib
@@ -13,15 +16,17 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Container, Mapping
 
 import msgspec
 
-from firn.model.errors import FirnError
-from firn.storage.begun_files import BegunFiles
+from firn.model.errors import AlreadyExists, FirnError
+from firn.storage.begun_files import SWAP_S, BegunFiles
 from firn.storage.local_files import Bytes, LocalFiles, Rest
 from firn.storage.locations import normalize
 from firn.storage.malloc_settings import give_freed_memory_back
+from firn.storage.spare_files import SpareFiles
 from firn.storage.write_messages import FORGOTTEN, MESSAGE_BYTES_MAX, Reply, Request
 
 PARALLEL_REQUESTS = 16
@@ -34,6 +39,7 @@ class _Service:
         self._memory = memory
         self._files = LocalFiles()
         self._begun = BegunFiles()
+        self._spare = SpareFiles()
 
     def serve(self) -> None:
         """Take requests until there are no more, and finish them."""
@@ -42,6 +48,7 @@ class _Service:
             thread.start()
         for thread in threads:
             thread.join()
+        self._spare.close()
 
     def _take(self) -> None:
         """All threads wait for the next request: the one that gets it writes the files itself, without a hand-over."""
@@ -61,32 +68,58 @@ class _Service:
                     file.begin(path, size)
                 for number in request.given_up:
                     self._begun.drop(number)
+                if reply.error is None:
+                    self._prepare_for_another(request)
+
+    def _prepare_for_another(self, request: Request) -> None:
+        """Make files for a request like this one, once the swap that follows it is over."""
+        if not request.continued:
+            time.sleep(SWAP_S)  # else that was waited for already
+        begun = {one.file for one in request.continued if one.then is not None}
+        self._spare.restock(_folder_of(request, file) for file in range(len(request.locations)) if file not in begun)
 
     def _write(self, request: Request) -> Reply:
-        taken = {one.file: self._begun.take(one.begun) for one in request.continued if one.begun is not None}
+        begun = {one.file: self._begun.take(one.begun) for one in request.continued if one.begun is not None}
+        spare: dict[int, int] = {}
         try:
-            if None in taken.values():
+            if None in begun.values():
                 return Reply(request.number, FORGOTTEN)
-            return self._create(request, {file: begun for file, begun in taken.items() if begun is not None})
-        finally:
-            for descriptor in taken.values():
-                if descriptor is not None:
-                    os.close(descriptor)
-
-    def _create(self, request: Request, begun: Mapping[int, int]) -> Reply:
-        files: list[tuple[str, Bytes | Rest]] = []
-        start = request.start
-        for number, (location, size) in enumerate(zip(request.locations, request.sizes, strict=True)):
-            data = self._memory[start : start + size]
-            files.append((location, Rest(begun[number], data) if number in begun else data))
-            start += size
-        try:
-            self._files.create_all(files)
+            spare = self._spare_for(request, but=begun)
+            self._create(request, {**begun, **spare})
         except FirnError as error:
+            if not isinstance(error, AlreadyExists):
+                self._spare.failed(_folder_of(request, file) for file in spare)
             return Reply(request.number, type(error).__name__, str(error))
         except Exception as error:  # noqa: BLE001 - whoever asked waits for an answer
             return Reply(request.number, "Unavailable", f"{type(error).__name__}: {error}")
+        finally:
+            for descriptor in (*begun.values(), *spare.values()):
+                if descriptor is not None:
+                    os.close(descriptor)
+        if spare:
+            self._spare.worked()
         return Reply(request.number)
+
+    def _spare_for(self, request: Request, *, but: Container[int]) -> dict[int, int]:
+        """Spare files, as far as there are any, for the files of a request that are not begun."""
+        wanted = (file for file in range(len(request.locations)) if file not in but)
+        found = ((file, self._spare.take(_folder_of(request, file))) for file in wanted)
+        return {file: descriptor for file, descriptor in found if descriptor is not None}
+
+    def _create(self, request: Request, nameless: Mapping[int, int | None]) -> None:
+        """Write the files, some of them into ones that have no name yet."""
+        files: list[tuple[str, Bytes | Rest]] = []
+        start = request.start
+        for file, (location, size) in enumerate(zip(request.locations, request.sizes, strict=True)):
+            data = self._memory[start : start + size]
+            descriptor = nameless.get(file)
+            files.append((location, data if descriptor is None else Rest(descriptor, data)))
+            start += size
+        self._files.create_all(files)
+
+
+def _folder_of(request: Request, file: int) -> str:
+    return os.path.dirname(normalize(request.locations[file]))
 
 
 def main() -> None:

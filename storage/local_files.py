@@ -48,7 +48,10 @@ Bytes: TypeAlias = bytes | memoryview
 
 
 class Rest(msgspec.Struct, frozen=True):
-    """What is behind the beginning of a file, which is in one without a name already; whose it is, closes that."""
+    """What is behind the beginning of a file, which is in one without a name already and may be empty.
+
+    Whose that is, closes it.
+    """
 
     descriptor: int
     data: Bytes
@@ -129,7 +132,8 @@ class LocalFiles:
     def _named_open(self, location: str, path: str, data: Bytes | Rest) -> Iterator[int]:
         """Write a file under its own name, not yet synced; its descriptor meanwhile."""
         if isinstance(data, Rest):
-            _finish(location, path, data)
+            self._finish(location, path, data)
+            begin_writing_back(data.descriptor)
             yield data.descriptor
             return
         descriptor = self._open_new(location, path)
@@ -143,6 +147,22 @@ class LocalFiles:
             yield descriptor
         finally:
             os.close(descriptor)
+
+    def _finish(self, location: str, path: str, rest: Rest) -> None:
+        """Write the rest of a file that has been begun, and give it its name."""
+        try:
+            _write(rest.descriptor, rest.data)
+            try:
+                _name(rest.descriptor, path)
+            except FileNotFoundError:  # its folder has gone since it was begun
+                self._make_folder(os.path.dirname(path))
+                _name(rest.descriptor, path)
+        except FileExistsError as error:
+            raise AlreadyExists(location) from error
+        except FileNotFoundError as error:  # the folder is there, so it is `/proc` that is not
+            raise Unavailable(f"{location}: a file without a name could not be given one: {error.strerror}") from error
+        except OSError as error:
+            _raise(location, error)
 
     def _sync_named(self, location: str, path: str, descriptor: int) -> None:
         try:
@@ -317,17 +337,10 @@ def _write(descriptor: int, data: Bytes) -> None:
         view = view[os.write(descriptor, view) :]
 
 
-def _finish(location: str, path: str, rest: Rest) -> None:
-    """Write the rest of a file that has been begun, and give it its name."""
-    descriptor = rest.descriptor
-    try:
-        _write(descriptor, rest.data)
-        # Python has the link followed that this path is only when it gets a descriptor; an absolute path ignores that.
-        os.link(f"/proc/self/fd/{descriptor}", path, src_dir_fd=descriptor)
-    except FileExistsError as error:
-        raise AlreadyExists(location) from error
-    except OSError as error:
-        _raise(location, error)
+def _name(descriptor: int, path: str) -> None:
+    """Give a file a name that it has not."""
+    # Python has the link followed that this path is only when it gets a descriptor; an absolute path ignores that.
+    os.link(f"/proc/self/fd/{descriptor}", path, src_dir_fd=descriptor)
 
 
 def _path(location: str) -> str:
