@@ -17,6 +17,7 @@ from firn.coordinator.pointer_move import Moved, move, moved_pointer, new_metada
 from firn.coordinator.replay.attempt import Attempt, Placement
 from firn.coordinator.replay.decision import Decision
 from firn.coordinator.replay.engine import replay
+from firn.coordinator.replay.head import Head
 from firn.coordinator.replay.history_limit import is_due, limit_history
 from firn.coordinator.replay.holds import Hold
 from firn.coordinator.replay.merging import waits_for_merges_from
@@ -28,14 +29,21 @@ from firn.model.intent import Append
 from firn.model.journal import Retried, Segment
 from firn.model.limits import Limits
 from firn.model.manifest import ManifestFile
+from firn.model.metadata import TableMetadata
 from firn.model.outcome import Outcome
+from firn.model.table_properties import MANIFEST_MERGE_ENABLED
 from firn.storage.grown_content import Content
 from firn.storage.journal import pack_segment
+from firn.storage.metadata_files import is_kept_encoded
 from firn.storage.packed_entries import PackedEntries
 from firn.storage.pointers import PointerChange, PointerCheck
 
 LIGHT_INTENTS_MAX: Final = 64
 LIGHT_FILES_MAX: Final = 128
+
+LIGHT_MANIFESTS_MAX: Final = 500
+LIGHT_SNAPSHOTS_MAX: Final = 2_500
+"""What is encoded as fast as a thread is woken; with more of them the last commit's has to be there to go on from."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,21 +98,26 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 def is_light(plan: Plan, state: TableState) -> bool:
     """Whether preparing takes a few milliseconds and reads nothing: then a thread would cost more than it frees.
 
-    So it is with appends of a few files to branches whose state is known.
+    So it is with appends of a few files to branches whose state is known, however large the table is.
     """
-    if len(plan.pendings) > LIGHT_INTENTS_MAX or state.metadata is None:
+    metadata = state.metadata
+    if len(plan.pendings) > LIGHT_INTENTS_MAX or metadata is None or is_due(metadata):
+        return False
+    if len(metadata.snapshots) > LIGHT_SNAPSHOTS_MAX and not is_kept_encoded(metadata):
         return False
     intents = [pending.decoded.intent for pending in plan.pendings]
     appends = [i for i in intents if isinstance(i, Append) and not i.stage and not i.manifests]
     if len(appends) < len(intents) or sum(len(intent.data_files) for intent in appends) > LIGHT_FILES_MAX:
         return False
-    refs = [state.metadata.refs.get(branch) for branch in {intent.branch for intent in appends}]
+    refs = [metadata.refs.get(branch) for branch in {intent.branch for intent in appends}]
     heads = [state.heads.get(None if ref is None else ref.snapshot_id) for ref in refs]
-    waits_from = waits_for_merges_from(state.metadata)
-    return all(
-        head is not None and len(head.manifests) < waits_from and all(m.content == "data" for m in head.manifests)
-        for head in heads
-    )
+    return all(head is not None and _is_light(head, metadata) for head in heads)
+
+
+def _is_light(head: Head, metadata: TableMetadata) -> bool:
+    if not MANIFEST_MERGE_ENABLED.of(metadata.properties):
+        return len(head.manifests) <= LIGHT_MANIFESTS_MAX or head.goes_on
+    return len(head.manifests) < waits_for_merges_from(metadata) and all(m.content == "data" for m in head.manifests)
 
 
 def prepare(

@@ -16,17 +16,17 @@ from firn.model.journal import Segment
 from firn.model.metadata import TableMetadata
 from firn.model.metadata_changes import set_properties, with_metadata_log, without_intermediate_snapshots
 from firn.model.view import ViewMetadata
+from firn.storage.content_digests import digest_of_bytes
 from firn.storage.grown_content import Content
 from firn.storage.metadata_files import (
     Codec,
     codec_for,
-    digest_of_bytes,
     encode_with_digest,
     metastore_name,
     numbered_name,
     version_of,
 )
-from firn.storage.pointers import Pointer
+from firn.storage.pointers import Pointer, with_digest
 from firn.storage.view_files import encode_view, view_codec_for
 
 WATERMARKS_KEPT = 8
@@ -125,7 +125,7 @@ def moved_pointer(
     assert current is not None
     assert new_location is not None
     if state.pointer is None or state.pointer.dropped:
-        return Pointer(
+        pointer = Pointer(
             table=state.table,
             kind="table" if working.view is None else "view",
             catalog=working.catalog,
@@ -133,19 +133,19 @@ def moved_pointer(
             location=current.location,
             also_at=also_at_after(state, working),
             metadata_location=new_location,
-            metadata_digest=digest,
             journal_head=segment.location,
             watermarks=watermarks,
         )
-    return msgspec.structs.replace(
+        return with_digest(pointer, digest)
+    moved = msgspec.structs.replace(
         state.pointer,
         metadata_location=new_location,
-        metadata_digest=digest if new_location != state.pointer.metadata_location else state.pointer.metadata_digest,
         location=current.location,
         also_at=also_at_after(state, working),
         journal_head=segment.location,
         watermarks=watermarks,
     )
+    return moved if new_location == state.pointer.metadata_location else with_digest(moved, digest)
 
 
 def also_at_after(state: TableState, working: Working) -> tuple[str, ...]:

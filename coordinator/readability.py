@@ -13,8 +13,8 @@ def read_metadata(pointer: Pointer, reader: TableReader) -> None:
     """Read the metadata file, and compare it with the pointer. Raises what a commit on it would raise."""
     if pointer.dropped:
         return
-    if pointer.metadata_digest is not None:
-        reader.checked(pointer.metadata_location, pointer.metadata_digest)
+    if pointer.digest is not None:
+        reader.checked(pointer.metadata_location, pointer.digest)
     elif pointer.kind == "view":
         reader.view(pointer.metadata_location)
     else:
@@ -26,9 +26,9 @@ def read_whole(pointer: Pointer, reader: TableReader) -> None:
     if pointer.dropped:
         return
     if pointer.kind == "view":
-        reader.view(pointer.metadata_location, digest=pointer.metadata_digest)
+        reader.view(pointer.metadata_location, digest=pointer.digest)
         return
-    metadata = reader.metadata(pointer.metadata_location, digest=pointer.metadata_digest)
+    metadata = reader.metadata(pointer.metadata_location, digest=pointer.digest)
     snapshot = metadata.current_snapshot
     for manifest in () if snapshot is None else reader.manifests(metadata, snapshot):
         reader.entries(metadata, manifest)

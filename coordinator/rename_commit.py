@@ -25,6 +25,7 @@ from firn.model.journal import OtherPart, Retried, Segment
 from firn.model.operations.tables import RenameTable
 from firn.model.operations.views import RenameView
 from firn.model.outcome import Outcome
+from firn.storage.pointers import with_digest
 
 TARGET: Final = "to"
 """Tells the new name's segment from the old one's: both are in the table's folder."""
@@ -102,7 +103,7 @@ def _parts(
     assert after is not None
     assert left.change.pointer is not None
     marker = msgspec.structs.replace(left.change.pointer, renamed_to=names[1])
-    after = msgspec.structs.replace(after, metadata_digest=before.metadata_digest, also_at=before.also_at)
+    after = msgspec.structs.replace(with_digest(after, before.digest), also_at=before.also_at)
     return (
         msgspec.structs.replace(left, change=msgspec.structs.replace(left.change, pointer=marker)),
         msgspec.structs.replace(arrived, change=msgspec.structs.replace(arrived.change, pointer=after)),

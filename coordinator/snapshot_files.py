@@ -8,6 +8,7 @@ import msgspec
 
 from firn.coordinator.replay.draft import DraftManifest, DraftSnapshot, ManifestRef
 from firn.coordinator.replay.working import Working
+from firn.model.long_tuples import preceded
 from firn.model.manifest import ManifestFile
 from firn.model.metadata import TableMetadata
 from firn.storage.listed_manifests import ListedManifests, listed
@@ -64,7 +65,9 @@ def encode_snapshots(
             if isinstance(reference, DraftManifest):
                 done[reference.location] = manifest
         assert snapshot.manifest_list is not None
-        now = lists[snapshot.snapshot_id] = listed((*manifests, *unchanged), format_version=version, before=before)
+        now = lists[snapshot.snapshot_id] = listed(
+            preceded(unchanged, manifests), format_version=version, before=before
+        )
         data = manifest_list_of(
             now.blocks,
             format_version=version,

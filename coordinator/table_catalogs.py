@@ -18,7 +18,17 @@ from firn.model.errors import AlreadyExists, FirnError, Unavailable, UnknownOutc
 from firn.storage.file_system_tables import FileSystemTables
 from firn.storage.leases import Lease
 from firn.storage.metadata_files import version_of
-from firn.storage.pointers import Lost, PointerChange, PointerCheck, Pointers, SwapOutcome, Unknown, Versioned, Won
+from firn.storage.pointers import (
+    Lost,
+    PointerChange,
+    PointerCheck,
+    Pointers,
+    SwapOutcome,
+    Unknown,
+    Versioned,
+    Won,
+    with_digest,
+)
 
 JOURNAL_HEAD: Final = "firn.journal-head"
 """Property of a file-system table that names its newest journal segment."""
@@ -45,7 +55,7 @@ class TableCatalogs:
         if newest is None or newest == pointer.metadata_location:
             return versioned  # a table whose files are gone is reported by whoever reads them
         return Versioned(
-            msgspec.structs.replace(pointer, metadata_location=newest, metadata_digest=None), versioned.version
+            with_digest(msgspec.structs.replace(pointer, metadata_location=newest), None), versioned.version
         )
 
     async def swap(

@@ -174,7 +174,7 @@ async def with_content(
 
 def _content(pointer: Pointer, reader: TableReader, files: FileStore) -> Content | None:
     if pointer.kind == "view":
-        reader.view(pointer.metadata_location, digest=pointer.metadata_digest)
+        reader.view(pointer.metadata_location, digest=pointer.digest)
         return None
     location, digest = _newest(pointer, files)
     metadata = reader.metadata(location, digest=digest)
@@ -200,7 +200,7 @@ def _newest(pointer: Pointer, files: FileStore) -> tuple[str, str | None]:
         newest = FileSystemTables(files).newest(pointer.location, at_least=at_least)
         if newest is not None and newest != pointer.metadata_location:
             return newest, None
-    return pointer.metadata_location, pointer.metadata_digest
+    return pointer.metadata_location, pointer.digest
 
 
 def _total(metadata: TableMetadata, name: str) -> int | None:

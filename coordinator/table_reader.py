@@ -29,13 +29,14 @@ from firn.model.manifest_summary import count_entries
 from firn.model.metadata import TableMetadata
 from firn.model.snapshot import Snapshot
 from firn.model.view import ViewMetadata
+from firn.storage.content_digests import digest_of_bytes, is_digest_of
 from firn.storage.files import FileStore
 from firn.storage.manifest_lists import check_totals
 from firn.storage.manifest_paths import live_paths
 from firn.storage.manifest_pieces import Layout, Piece, layout_of, read_pieces
 from firn.storage.manifest_reader import StoredManifests
 from firn.storage.merged_manifests import Source
-from firn.storage.metadata_files import decode_metadata, digest_of_bytes
+from firn.storage.metadata_files import decode_metadata
 from firn.storage.packed_entries import PackedEntries, unpack
 from firn.storage.view_files import decode_view
 
@@ -82,7 +83,7 @@ class TableReader:
     def checked(self, location: str, digest: str | None) -> bytes:
         """The bytes of a metadata file, if they are those of the digest (None: any). Raises as `metadata`."""
         data = self._files.read(location, bytes_max=self._limits.metadata_bytes_max)
-        if digest is not None and digest_of_bytes(data) != digest:
+        if digest is not None and not is_digest_of(data, digest):
             raise CorruptFile(
                 location, f"its content has the digest {digest_of_bytes(data)}, the pointer says {digest}"
             )

@@ -60,7 +60,7 @@ class TableState:
 
     def _read(self, pointer: Pointer) -> None:
         """The metadata that the pointer names, of whichever kind."""
-        location, digest = pointer.metadata_location, pointer.metadata_digest
+        location, digest = pointer.metadata_location, pointer.digest
         if pointer.kind == "view":
             view = self._reader.view(location, digest=digest)
             self._require_uuid(pointer, view)

@@ -124,9 +124,7 @@ class TransactionTables:
             versioned = await self._catalogs.read(one.table)
             pointer, metadata = versioned.pointer, None
             if not isinstance(one.snapshot_id, msgspec.UnsetType) and not pointer.dropped and pointer.kind == "table":
-                metadata = await self._run(
-                    self._reader.metadata, pointer.metadata_location, digest=pointer.metadata_digest
-                )
+                metadata = await self._run(self._reader.metadata, pointer.metadata_location, digest=pointer.digest)
         except NotFound:
             return Seen(None), None
         except UNREADABLE as error:

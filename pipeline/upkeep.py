@@ -15,12 +15,13 @@ from firn.model.errors import CorruptFile, Misconfigured, NotFound
 from firn.model.limits import Limits
 from firn.model.metadata import TableMetadata
 from firn.pipeline.connection import OUTCOME_TIMEOUT_S, Connection
+from firn.storage.content_digests import is_digest_of
 from firn.storage.file_system_tables import FileSystemTables
 from firn.storage.files import FileStore
 from firn.storage.intent_streams import IntentStreams, StreamNames
 from firn.storage.locations import normalize
-from firn.storage.metadata_files import decode_metadata, digest_of_bytes, version_of
-from firn.storage.pointers import Pointer, Pointers
+from firn.storage.metadata_files import decode_metadata, version_of
+from firn.storage.pointers import Pointer, Pointers, with_digest
 from firn.storage.redis_streams import RedisStreams
 from firn.storage.sessions import Session
 from firn.storage.zookeeper import ZooKeeperSession
@@ -121,7 +122,7 @@ class Upkeep:
         pointer = _required(self._with_pointers(lambda pointers: self._followed(pointers, name)), name)
         location = pointer.metadata_location
         data = self.files.read(location, bytes_max=self.limits.metadata_bytes_max)
-        if pointer.metadata_digest is not None and digest_of_bytes(data) != pointer.metadata_digest:
+        if pointer.digest is not None and not is_digest_of(data, pointer.digest):
             raise CorruptFile(location, "is not the file that the table's pointer names: its digest is another")
         metadata = decode_metadata(data, location=location)
         if metadata.table_uuid != pointer.uuid:
@@ -177,7 +178,7 @@ class Upkeep:
         )
         if newest is None or newest == pointer.metadata_location:
             return pointer
-        return msgspec.structs.replace(pointer, metadata_location=newest, metadata_digest=None)
+        return with_digest(msgspec.structs.replace(pointer, metadata_location=newest), None)
 
 
 def _required(pointer: Pointer | None, name: str) -> Pointer:

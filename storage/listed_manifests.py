@@ -9,12 +9,21 @@ from typing import Any, Final
 
 import msgspec
 
+from firn.model.long_tuples import known_to_end_with
 from firn.model.manifest import ManifestFile
 from firn.storage.avro import compress
 from firn.storage.manifest_lists import Block, list_record
 
 BLOCK_MANIFESTS: Final = 128
-"""Manifests in a block that is kept; before them stand fewer than twice as many, which are compressed every time."""
+"""Manifests in a block that is kept for long."""
+
+YOUNG_MANIFESTS: Final = 32
+"""Manifests in a block that becomes a part of such a one. Fewer than twice as many stand before all blocks, and are
+compressed every time.
+"""
+
+YOUNG_BLOCKS_MAX: Final = 2 * BLOCK_MANIFESTS // YOUNG_MANIFESTS
+"""Blocks of the newest manifests, of which the older half are then made into one."""
 
 
 class ListedManifests(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -34,9 +43,11 @@ class ListedManifests(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """All of the list."""
         return [*(() if self.front is None else (self.front,)), *self.kept]
 
-    def shared_by(self, manifests: Sequence[Any]) -> int:
+    def shared_by(self, manifests: tuple[Any, ...]) -> int:
         """How many manifests at the end of a list are the last ones of this."""
         own = self.manifests
+        if known_to_end_with(manifests, own):
+            return len(own)
         if own and len(manifests) >= len(own) and _same(manifests[len(manifests) - len(own) :], own):
             return len(own)
         shared = 0
@@ -63,16 +74,17 @@ def listed(
         kept = _last(before.kept, shared)
     rest = manifests[: len(manifests) - sum(count for count, _ in kept)]
     more: list[Block] = []
-    while len(rest) >= 2 * BLOCK_MANIFESTS:
-        more.append(_block(rest[-BLOCK_MANIFESTS:], format_version))
-        rest = rest[:-BLOCK_MANIFESTS]
+    for size in (BLOCK_MANIFESTS, YOUNG_MANIFESTS):
+        while len(rest) >= 2 * size:
+            more.append(_block(rest[-size:], format_version))
+            rest = rest[:-size]
     known_live = before.all_live if before is not None and shared else False
     unknown = manifests[: len(manifests) - shared] if known_live else manifests
     return ListedManifests(
         format_version=format_version,
         manifests=manifests,
         front=_block(rest, format_version) if rest else None,
-        kept=(*reversed(more), *kept),
+        kept=_grown_up((*reversed(more), *kept), manifests, at=len(rest), format_version=format_version),
         all_live=all(manifest.may_have_live_files for manifest in unknown),
     )
 
@@ -84,6 +96,18 @@ def _last(blocks: tuple[Block, ...], manifests: int) -> tuple[Block, ...]:
         at -= 1
         manifests -= blocks[at][0]
     return blocks[at:]
+
+
+def _grown_up(
+    blocks: tuple[Block, ...], manifests: Sequence[ManifestFile], *, at: int, format_version: int
+) -> tuple[Block, ...]:
+    """The blocks of what is listed from `at` on; the older of too many young ones are made into one."""
+    young = next((n for n, (count, _) in enumerate(blocks) if count != YOUNG_MANIFESTS), len(blocks))
+    while young >= YOUNG_BLOCKS_MAX:
+        end, left = at + young * YOUNG_MANIFESTS, young - BLOCK_MANIFESTS // YOUNG_MANIFESTS
+        joined = _block(manifests[end - BLOCK_MANIFESTS : end], format_version)
+        blocks, young = (*blocks[:left], joined, *blocks[young:]), left
+    return blocks
 
 
 def _block(manifests: Sequence[ManifestFile], format_version: int) -> Block:

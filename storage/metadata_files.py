@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 import threading
 import zlib
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, Literal
 
 import msgspec
@@ -22,6 +21,7 @@ from firn.model.partitioning import spec_to_json
 from firn.model.schema import schema_to_json
 from firn.model.sorting import order_to_json
 from firn.model.table_properties import METADATA_COMPRESSION
+from firn.storage.content_digests import begun_digest, digest_of_bytes, digest_of_parts
 from firn.storage.grown_content import Beginning, Content, GrownContent
 
 Codec = Literal["none", "gzip"]
@@ -32,12 +32,13 @@ GZIP_LEVEL: Final = 1
 TABLES_KEPT_MAX: Final = 1_000
 """Tables the texts of whose schemas, specs and sort orders are kept."""
 
-DIGEST_BYTES: Final = 8
 TEXTS_BYTES_MAX: Final = 64 * 1024 * 1024
 """Bytes of tables' snapshots and logs that are kept encoded, of all tables."""
 
 GROWN_BYTES_MIN: Final = 128 * 1024
-"""Bytes of snapshots from which on a metadata file is not put together before it is written."""
+"""Bytes of snapshots from which on a metadata file is not put together before it is written, and of their log from
+which on it is a part of its own for the file's digest.
+"""
 
 PIECE_BYTES_MAX: Final = 64 * 1024
 """Bytes of a piece up to which what follows is joined to it."""
@@ -131,23 +132,18 @@ def _gunzip(data: bytes, *, location: str, bytes_max: int) -> bytes:
     return b"".join(parts)
 
 
-def digest_of_bytes(data: bytes) -> str:
-    """64 bits in hexadecimal: enough to notice damage, not to keep off an attacker."""
-    return hashlib.blake2b(data, digest_size=DIGEST_BYTES).hexdigest()
-
-
 def encode_metadata(metadata: TableMetadata, *, codec: Codec = "none") -> bytes:
     """The bytes of a metadata file. The codec must be the one that the file's name says."""
     return bytes(encode_with_digest(metadata, codec=codec)[0])
 
 
 def encode_with_digest(metadata: TableMetadata, *, codec: Codec = "none") -> tuple[Content, str]:
-    """What a metadata file holds, and the digest of its bytes.
+    """What a metadata file holds, and its digest, of whichever kind (`firn.storage.content_digests`).
 
     What its commits append to a table's metadata is encoded and digested once, as long as nothing is taken away.
     """
     is_v1 = metadata.format_version == 1
-    start = msgspec.json.encode(identifying_members(metadata))[:-1] + b',"snapshots":['
+    start = _start_of(metadata)
     snapshots = _grown(start, metadata.snapshots, lambda one: one.encoded_v1 if is_v1 else one.encoded)
     log = _grown(b"", metadata.snapshot_log, msgspec.json.encode, key=start)
     changing = msgspec.json.encode(
@@ -159,17 +155,33 @@ def encode_with_digest(metadata: TableMetadata, *, codec: Codec = "none") -> tup
             metadata_log=metadata.metadata_log,
         )
     )
-    behind = (b"]," + changing[1:-1] + b',"snapshot-log":[', *log.pieces, b"]}")
-    pieces = (*snapshots.pieces, *behind)
+    between, end = b"]," + changing[1:-1] + b',"snapshot-log":[', b"]}"
+    pieces = (*snapshots.pieces, between, *log.pieces, end)
     if codec != "none":
         data = compressed(b"".join(pieces), codec=codec)
         return data, digest_of_bytes(data)
-    digest = snapshots.digest.copy()
-    for piece in behind:
-        digest.update(piece)
+    if log.size < GROWN_BYTES_MIN:
+        digest = _digest_of((between, *log.pieces, end), behind=snapshots).hexdigest()
+    else:
+        digest = digest_of_parts(
+            [
+                (snapshots.size, snapshots.digest),
+                (len(between), begun_digest(between)),
+                (log.size + len(end), _digest_of((end,), behind=log)),
+            ]
+        )
     if snapshots.size < GROWN_BYTES_MIN:
-        return b"".join(pieces), digest.hexdigest()
-    return GrownContent(snapshots.beginning, snapshots.size, pieces), digest.hexdigest()
+        return b"".join(pieces), digest
+    return GrownContent(snapshots.beginning, snapshots.size, pieces), digest
+
+
+def is_kept_encoded(metadata: TableMetadata) -> bool:
+    """Whether texts of the table's snapshots and log are kept, from the last time that it was encoded."""
+    return _grown_last.has((_start_of(metadata), b""))
+
+
+def _start_of(metadata: TableMetadata) -> bytes:
+    return msgspec.json.encode(identifying_members(metadata))[:-1] + b',"snapshots":['
 
 
 class _Grown(msgspec.Struct, frozen=True, eq=False):
@@ -191,6 +203,10 @@ class _GrownLast:
         self._kept: OrderedDict[tuple[bytes, bytes], _Grown] = OrderedDict()
         self._size = 0
         self._lock = threading.Lock()
+
+    def has(self, key: tuple[bytes, bytes]) -> bool:
+        """Whether there is one."""
+        return key in self._kept
 
     def pop(self, key: tuple[bytes, bytes]) -> _Grown | None:
         """Take one out."""
@@ -219,7 +235,7 @@ def _grown(start: bytes, items: tuple[Any, ...], encoded: Callable[[Any], Any], 
     """`start` and the texts of `items`, from those that had the same start (and key) before, if they were the first."""
     before = _grown_last.pop((start, key))
     if before is None or not continues(items, before.items):
-        before = _Grown((), (start,), len(start), hashlib.blake2b(start, digest_size=DIGEST_BYTES), Beginning())
+        before = _Grown((), (start,), len(start), begun_digest(start), Beginning())
     grown = before
     more = b",".join([bytes(encoded(item)) for item in items[len(before.items) :]])
     if more:
@@ -228,12 +244,17 @@ def _grown(start: bytes, items: tuple[Any, ...], encoded: Callable[[Any], Any], 
     return grown
 
 
+def _digest_of(pieces: Iterable[bytes], *, behind: _Grown) -> Any:
+    digest = behind.digest.copy()
+    for piece in pieces:
+        digest.update(piece)
+    return digest
+
+
 def _appended(before: _Grown, items: tuple[Any, ...], more: bytes) -> _Grown:
     *pieces, last = before.pieces
     pieces += (last + more,) if len(last) + len(more) <= PIECE_BYTES_MAX else (last, more)
-    digest = before.digest.copy()
-    digest.update(more)
-    return _Grown(items, tuple(pieces), before.size + len(more), digest, before.beginning)
+    return _Grown(items, tuple(pieces), before.size + len(more), _digest_of((more,), behind=before), before.beginning)
 
 
 def _texts(to_json: Callable[[Any], Any]) -> ByIdentity[list[msgspec.Raw]]:

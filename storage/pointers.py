@@ -14,6 +14,7 @@ import structlog
 
 from firn.model.errors import CorruptFile, Fenced, InvalidInput, Misconfigured, NotFound, Unavailable, UnknownOutcome
 from firn.model.pause import Pause
+from firn.storage.content_digests import is_of_parts
 from firn.storage.leases import Lease
 from firn.storage.sessions import (
     MULTI_ANY_VERSION,
@@ -46,7 +47,7 @@ class Pointer(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     """Where a table or view is now.
 
     `catalog` says who owns the truth: ``metastore`` is this pointer itself, ``file-system`` the newest
-    ``v<N>.metadata.json`` (then the pointer follows it). `metadata_digest` is of the metadata file's bytes.
+    ``v<N>.metadata.json`` (then the pointer follows it). `digest` is of the metadata file's bytes.
     `journal_head` is the newest journal segment. `watermarks` maps ``<stream epoch>/<shard>`` to the last stream entry
     that is decided. A `dropped` table's pointer stays, so that its journal does: what was committed to it is still
     answered; `renamed_to` is the name under which it goes on, if it does. `also_at` are places beside `location` in
@@ -61,6 +62,8 @@ class Pointer(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     location: str
     metadata_location: str
     metadata_digest: str | None = None
+    metadata_digest_of_parts: str | None = None
+    """In the place of `metadata_digest`, which stands before it: an older firn knows that one only."""
     journal_head: str | None = None
     watermarks: dict[str, str] = {}
     dropped: bool = False
@@ -68,6 +71,21 @@ class Pointer(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     renamed_to: str | None = None
     paused: Pause | None = None
     extra: dict[str, Any] = {}
+
+    @property
+    def digest(self) -> str | None:
+        """The digest of the metadata file, of whichever kind (`firn.storage.content_digests`); None: not known."""
+        return self.metadata_digest_of_parts if self.metadata_digest is None else self.metadata_digest
+
+
+def with_digest(pointer: Pointer, digest: str | None) -> Pointer:
+    """The pointer with a digest of either kind, or without any."""
+    of_parts = digest is not None and is_of_parts(digest)
+    return msgspec.structs.replace(
+        pointer,
+        metadata_digest=None if of_parts else digest,
+        metadata_digest_of_parts=digest if of_parts else None,
+    )
 
 
 class Versioned(msgspec.Struct, frozen=True):

@@ -200,7 +200,7 @@ def history(reach: Reach, *, name: str, limit: int) -> None:
 
 def _found(reach: Reach, name: str) -> ViewFound:
     pointer = reach.pointer(name, kind="view")
-    metadata = reach.reader.view(pointer.metadata_location, digest=pointer.metadata_digest)
+    metadata = reach.reader.view(pointer.metadata_location, digest=pointer.digest)
     return ViewFound(name=name, metadata_location=pointer.metadata_location, metadata=metadata)
 
 

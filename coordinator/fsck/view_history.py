@@ -29,7 +29,7 @@ class ViewHistory:
                 continue
             assert batch.new_metadata is not None
             current = not pointer.dropped and batch.new_metadata == pointer.metadata_location
-            view = self._read(batch.new_metadata, needed=current, digest=pointer.metadata_digest if current else None)
+            view = self._read(batch.new_metadata, needed=current, digest=pointer.digest if current else None)
             if view is not None and before is not None and batch.base_metadata is not None:
                 self.findings += _follows(before, view, where=batch.new_metadata)
             if view is not None and view.view_uuid != batch.table_uuid:

@@ -226,9 +226,9 @@ class Survey:
             if pointer.dropped:
                 return replace(page, batches=self._batches(pointer.journal_head))
             if pointer.kind == "view":
-                view = self._reader.view(pointer.metadata_location, digest=pointer.metadata_digest)
+                view = self._reader.view(pointer.metadata_location, digest=pointer.digest)
                 return replace(page, view=view, batches=self._batches(pointer.journal_head))
-            metadata = self._reader.metadata(pointer.metadata_location, digest=pointer.metadata_digest)
+            metadata = self._reader.metadata(pointer.metadata_location, digest=pointer.digest)
             head = journal_head_of(pointer, metadata)
             return replace(
                 page,

@@ -11,9 +11,9 @@ from firn.coordinator.table_state import uuid_of
 from firn.model.errors import CorruptFile, InvalidInput, NotFound
 from firn.model.metadata import TableMetadata
 from firn.model.view import ViewMetadata
+from firn.storage.content_digests import digest_of_bytes
 from firn.storage.file_system_tables import FileSystemTables
 from firn.storage.files import FileStore
-from firn.storage.metadata_files import digest_of_bytes
 
 UNREADABLE: Final = (CorruptFile, InvalidInput, NotFound)
 

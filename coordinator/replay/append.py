@@ -18,6 +18,7 @@ from firn.coordinator.replay.working import Working
 from firn.coordinator.replay.written_manifests import ReadManifest, read_written, require_all_added
 from firn.model.datafile import DataFile
 from firn.model.intent import Append
+from firn.model.long_tuples import preceded
 from firn.model.manifest import ManifestEntry, Status
 
 APPEND_MODE: Final = "firn.append-mode"
@@ -115,7 +116,7 @@ class AppendGroup:
             branch=self.branch,
             snapshot_id=self.snapshot_id,
             operation="append",
-            manifests=(*drafts, *given, *kept),
+            manifests=preceded(kept, (*drafts, *given)),
             added=[file for files in (*self.files.values(), *(one.files for one in self.manifests)) for file in files],
             removed=(),
             intents=self.intents,

@@ -29,11 +29,20 @@ class Head:
         head.listed = self.listed
         return head
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether the next list is the last that was written here, and a few manifests before it."""
+        last = self.listed
+        return last is not None and last.all_live and last.manifests is self.manifests
+
     def split(
         self, manifests: tuple[ManifestRef, ...], *, format_version: int
     ) -> tuple[tuple[ManifestRef, ...], tuple[ManifestRef, ...]]:
         """Some manifests, and those behind them of which the last list says all that a new one would."""
         last = self.listed
         known = last is not None and last.all_live and last.format_version == format_version
-        at = len(manifests) - (last.shared_by(manifests) if last is not None and known else 0)
+        shared = last.shared_by(manifests) if last is not None and known else 0
+        at = len(manifests) - shared
+        if last is not None and shared == len(last.manifests):
+            return manifests[:at], last.manifests
         return manifests[:at], manifests[at:]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import compress
 from typing import Final, Literal, NoReturn
 
 import msgspec
@@ -24,6 +25,7 @@ from firn.coordinator.replay.reader import TableReader
 from firn.model.datafile import DataFile
 from firn.model.intent import Intent
 from firn.model.limits import Limits
+from firn.model.long_tuples import preceded
 from firn.model.manifest import ManifestEntry, ManifestFile
 from firn.model.manifest_inheritance import inherit
 from firn.model.metadata import TableMetadata
@@ -250,11 +252,13 @@ class Working:
         metadata = self.metadata
         assert metadata is not None
         head = self.head(branch)
-        changed, unchanged = head.split(tuple(manifests), format_version=metadata.format_version)
-        changed = tuple(m for m in changed if _has_something_to_say(m, snapshot_id=snapshot_id))
+        given = tuple(manifests)
+        front, unchanged = head.split(given, format_version=metadata.format_version)
+        says_something = [_has_something_to_say(m, snapshot_id=snapshot_id) for m in front]
+        changed = front if all(says_something) else tuple(compress(front, says_something))
         parent = None if head.snapshot_id is None else metadata.snapshot_by_id(head.snapshot_id)
         changed, first_row_id, added_rows = self._assign_row_ids(changed)
-        kept = (*changed, *unchanged)
+        kept = given if changed is front else preceded(unchanged, changed)
         snapshot = Snapshot(
             snapshot_id=snapshot_id,
             parent_snapshot_id=head.snapshot_id,

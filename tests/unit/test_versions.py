@@ -15,8 +15,9 @@ from firn.model.intent_codec import decode_intent
 from firn.model.journal import Batch, Decided, Segment, decode_segment, encode_segment
 from firn.model.limits import Limits
 from firn.model.outcome import Committed, decode_outcome, encode_outcome
+from firn.storage.content_digests import begun_digest, digest_of_parts
 from firn.storage.intent_streams import SharedSettings
-from firn.storage.pointers import Pointer, pointer_from_json, pointer_to_json
+from firn.storage.pointers import Pointer, pointer_from_json, pointer_to_json, with_digest
 
 ID = uuid7(now_ms=1_760_000_000_000, entropy=bytes(10))
 INTENT = {"operation": "append", "intent-id": ID, "table": "db.t", "data-files": [
@@ -87,6 +88,18 @@ def test_a_journal_of_an_older_version_is_read() -> None:
         for kind, line in ((Batch, batch), (Decided, decided))
     ]
     assert decode_segment(encoded([*oldest, end]), location=SEGMENT.location) == SEGMENT
+
+
+def test_a_digest_that_an_older_version_puts_into_a_pointer_stands_before_one_that_it_does_not_know() -> None:
+    parts = digest_of_parts([(3, begun_digest(b"abc"))])
+    newer = with_digest(POINTER, parts)
+    assert newer.digest == parts
+    members = json.loads(pointer_to_json(newer))
+    assert members["metadata-digest"] is None  # an older version compares nothing, and keeps the other
+    moved = pointer_from_json(json.dumps(members | {"metadata-digest": "00ff"}).encode(), where="/tables/db.t")
+    assert moved.digest == "00ff"
+    assert with_digest(moved, parts).digest == parts
+    assert with_digest(newer, None).digest is None
 
 
 def test_what_a_newer_version_says_in_a_pointer_is_kept_and_written_back() -> None:

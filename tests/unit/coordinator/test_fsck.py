@@ -18,7 +18,7 @@ from firn.model.intent import Append, DropTable
 from firn.model.operations.refs import CreateBranch, FastForward
 from firn.model.outcome import Committed
 from firn.model.view import ViewMetadata
-from firn.storage.metadata_files import digest_of_bytes
+from firn.storage.content_digests import digest_of_bytes
 from firn.storage.pointers import Pointer, Pointers
 from firn.storage.view_files import encode_view
 from tests.unit.coordinator.broken_tables import (

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firn.storage.listed_manifests import BLOCK_MANIFESTS, listed
+from firn.storage.listed_manifests import BLOCK_MANIFESTS, YOUNG_BLOCKS_MAX, YOUNG_MANIFESTS, listed
 from firn.storage.manifest_lists import decode_manifest_list, manifest_list_of
 from tests.strategies.manifests import manifest
 
@@ -56,10 +56,25 @@ def test_whatever_is_added_taken_out_or_changed_the_list_has_what_it_should(data
 def test_what_the_last_list_had_is_not_compressed_again():
     first = listed(tuple(MANY), format_version=2)
     second = listed((manifest("new", partitions=None), *MANY), format_version=2, before=first)
-    assert len(first.kept) == 4
+    assert [count for count, _ in first.kept] == 3 * [YOUNG_MANIFESTS] + 4 * [BLOCK_MANIFESTS]
     assert all(mine is yours for mine, yours in zip(second.kept, first.kept, strict=True))
     assert second.shared_by(second.manifests) == len(MANY) + 1
     assert first.shared_by(second.manifests) == len(MANY)
+
+
+def test_a_list_that_grows_for_long_has_few_blocks_and_makes_a_few_of_them_anew():
+    manifests = [manifest(f"s3://b/t/{n}.avro", partitions=None) for n in range(20 * BLOCK_MANIFESTS)]
+    now = listed((), format_version=2)
+    made = 0
+    for at in range(len(manifests) - 3, -1, -3):
+        before, now = now, listed(tuple(manifests[at:]), format_version=2, before=now)
+        made += sum(count for count, _ in set(now.kept) - set(before.kept))
+        young = [count for count, _ in now.kept if count != BLOCK_MANIFESTS]
+        assert young == [count for count, _ in now.kept[: len(young)]]
+        assert len(young) < YOUNG_BLOCKS_MAX
+        assert now.front is None or now.front[0] < 2 * YOUNG_MANIFESTS
+    assert content_of(now) == now.manifests
+    assert made <= 2 * len(manifests)
 
 
 def test_blocks_are_not_taken_over_into_another_format_version():

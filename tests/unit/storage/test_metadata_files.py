@@ -13,13 +13,13 @@ from firn.model.errors import CorruptFile, InvalidInput, InvalidMetadata
 from firn.model.metadata_changes import set_properties
 from firn.model.metadata_json import metadata_to_json
 from firn.model.snapshot import Snapshot, SnapshotLogEntry
+from firn.storage.content_digests import is_digest_of, is_of_parts
 from firn.storage.grown_content import GrownContent
 from firn.storage.metadata_files import (
     codec_for,
     codec_of,
     decode_metadata,
     decompressed,
-    digest_of_bytes,
     encode_metadata,
     encode_with_digest,
     metastore_name,
@@ -167,7 +167,7 @@ def test_metadata_that_grew_is_what_it_would_be_if_it_were_written_anew(codec):
     for metadata in [*steps, *reversed(steps), replace(grown(5), format_version=1), grown(6)]:
         content, digest = encode_with_digest(metadata, codec=codec)
         data = bytes(content)
-        assert digest == digest_of_bytes(data)
+        assert is_digest_of(data, digest)
         assert len(data) == len(content)
         text = decompressed(data, location=f"v1{suffix(codec)}", bytes_max=10**7)
         assert json.loads(text) == metadata_to_json(metadata)
@@ -183,6 +183,19 @@ def test_long_metadata_begins_as_the_one_before_as_long_as_nothing_is_taken_away
     assert bytes(longer)[: shorter.begun_bytes] == bytes(shorter)[: shorter.begun_bytes]
     for start in (0, 1, shorter.begun_bytes, len(longer) - 1, len(longer)):
         assert b"".join(longer.behind(start)) == bytes(longer)[start:]
+
+
+def test_a_long_log_is_a_part_of_its_own_and_whatever_part_changes_is_noticed():
+    for count in (10_000, 10_001, 10_003):
+        content, digest = encode_with_digest(grown(count))
+        data = bytes(content)
+        assert is_of_parts(digest)
+        assert is_digest_of(data, digest)
+        assert json.loads(data) == metadata_to_json(grown(count))
+        for place in (1, data.index(b'"snapshot-log"') - 20, len(data) - 3):
+            assert not is_digest_of(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :], digest)
+        assert not is_digest_of(data[:-1], digest)
+        assert not is_digest_of(data + b" ", digest)
 
 
 def test_snapshots_of_a_long_history_are_found_however_it_changes():
