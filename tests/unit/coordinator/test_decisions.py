@@ -1,0 +1,190 @@
+"""What was decided is found however old it is, and memory stays small: ids of checkpoints take eight bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import pytest
+
+from firn.coordinator import decisions
+from firn.coordinator.decisions import Decisions
+from firn.model.errors import CorruptFile
+from firn.model.identifiers import uuid7
+from firn.model.journal import Batch, Decided, Segment
+from firn.model.limits import Limits
+from firn.model.outcome import Rejected
+from firn.storage.journal import JournalFiles, pack_segment, segment_location
+from firn.storage.memory_files import MemoryFiles
+
+TABLE = "/warehouse/db/events"
+HOUR_MS = 3_600_000
+
+
+class Reads(MemoryFiles):
+    """A store that says what was read of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[str] = []
+
+    def read(self, location: str, *, bytes_max: int) -> bytes:
+        self.seen.append(location)
+        return super().read(location, bytes_max=bytes_max)
+
+
+class Journal:
+    """The journal of one table, and a fold over it that follows."""
+
+    def __init__(self, *, limits: Limits, table: str = TABLE) -> None:
+        self.files = Reads()
+        self.limits = limits
+        self.table = table
+        self.folded = self.opened()
+
+    def opened(self) -> Decisions:
+        """Another daemon's fold, which has read nothing yet."""
+        return Decisions(JournalFiles(self.files, bytes_max=2**20), limits=self.limits)
+
+    def segment(self, ids: Sequence[str], *, entry_ms: int = 0) -> Segment:
+        """The next segment, not written yet."""
+        at = self.folded.sequence + 1
+        location = segment_location(self.table, sequence=at, token="token")
+        batch = Batch(
+            batch="b", table="db.events", table_uuid="u", sequence=at, daemon="d", lock_token=1, timestamp_ms=0,
+            previous_segment=self.folded.head, previous_checkpoint=self.folded.last_checkpoint,
+        )  # fmt: skip
+        decided = tuple(
+            Decided(
+                intent_id=one, digest=f"digest of {one}", operation="append", entry="e/0/0-0", entry_ms=entry_ms,
+                outcome=Rejected(intent_id=one, table="db.events", rule="r", message="m", hint="fix"),
+            )
+            for one in ids
+        )  # fmt: skip
+        due = self.folded.checkpoint_due(len(decided))
+        checkpoint = self.folded.checkpoint_with(decided, location=location) if due else None
+        return Segment(location=location, batch=batch, decided=decided, checkpoint=checkpoint)
+
+    def decide(self, ids: Sequence[str], *, entry_ms: int = 0) -> None:
+        """Write the next segment and fold it."""
+        segment = self.segment(ids, entry_ms=entry_ms)
+        self.files.create(segment.location, pack_segment(segment))
+        self.folded.add(segment)
+
+
+def id_at(ms: int, number: int = 0) -> str:
+    """An intent's id that was made then."""
+    return uuid7(now_ms=ms, entropy=number.to_bytes(10, "big"))
+
+
+@pytest.fixture(autouse=True)
+def checkpoints_of_four_segments(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decisions, "CHECKPOINT_SEGMENTS", 4)
+
+
+def journal_of(count: int, *, dedupe_intents_max: int = 50_000, step_ms: int = HOUR_MS) -> tuple[Journal, list[str]]:
+    """A journal of segments with two intents each, and the ids in it."""
+    journal = Journal(limits=Limits(dedupe_intents_max=dedupe_intents_max))
+    ids = [id_at((1 + at // 2) * step_ms, at) for at in range(count)]
+    for at in range(0, count, 2):
+        journal.decide(ids[at : at + 2], entry_ms=(1 + at // 2) * step_ms)
+    return journal, ids
+
+
+@pytest.mark.parametrize("remembered", [50_000, 20, 1])
+@pytest.mark.parametrize("reopened", [False, True])
+def test_every_decision_is_found_however_old(remembered, reopened):
+    journal, ids = journal_of(70, dedupe_intents_max=remembered)
+    folded = journal.folded
+    if reopened:
+        folded = journal.opened()
+        folded.catch_up(journal.folded.head)
+    for one in ids:
+        assert not folded.is_new(one)
+        known = folded.find(one)
+        assert known is not None
+        assert known.digest == f"digest of {one}"
+        assert folded.decided(known, one).intent_id == one
+    assert folded.find(id_at(5 * HOUR_MS, 999)) is None
+
+
+def test_what_is_new_is_known_without_reading():
+    journal, _ = journal_of(70)
+    journal.files.seen.clear()
+    assert journal.folded.is_new(id_at(1000 * HOUR_MS))
+    assert journal.folded.is_new(id_at(5 * HOUR_MS, 999))  # as old as what was decided, and none of it
+    assert journal.folded.find(id_at(1000 * HOUR_MS)) is None
+    assert journal.folded.find(id_at(5 * HOUR_MS, 999)) is None
+    assert not journal.files.seen
+
+
+def test_an_id_as_old_as_what_memory_let_go_may_be_known():
+    journal, _ = journal_of(70, dedupe_intents_max=20)
+    other = id_at(2 * HOUR_MS, 999)
+    assert not journal.folded.is_new(other)
+    assert journal.folded.find(other) is None
+
+
+def test_repeats_of_one_checkpoint_read_it_once():
+    journal, ids = journal_of(70)
+    journal.files.seen.clear()
+    assert all(journal.folded.find(one) is not None for one in ids[:8])
+    assert len(journal.files.seen) == 1
+
+
+def test_memory_is_bounded_by_the_limit():
+    small, _ = journal_of(400, dedupe_intents_max=40)
+    large, _ = journal_of(4_000, dedupe_intents_max=40)
+    assert large.folded.memory == small.folded.memory
+    assert sum(map(len, large.folded._older)) <= 40
+
+
+def test_an_id_of_a_checkpoint_takes_few_bytes(monkeypatch):
+    monkeypatch.setattr(decisions, "CHECKPOINT_SEGMENTS", 10_000)
+    monkeypatch.setattr(decisions, "CHECKPOINT_INTENTS", 1_000)
+    journal, ids = journal_of(4_000)
+    assert not journal.folded._recent
+    assert journal.folded.memory < 9 * len(ids)
+
+
+def test_a_fold_that_was_made_small_finds_all():
+    journal, ids = journal_of(70)
+    before = journal.folded.memory
+    journal.folded.make_small()
+    assert journal.folded.memory < before
+    assert [one for one in ids if journal.folded.find(one) is None] == []
+    assert journal.folded.is_new(id_at(1000 * HOUR_MS))
+    journal.decide([id_at(1000 * HOUR_MS)])
+    assert not journal.folded.is_new(id_at(1000 * HOUR_MS))
+
+
+def test_ids_of_the_last_checkpoints_are_told_from_others_also_when_small():
+    """Intents of one time come in any order: those that are late by a batch must not cost a look into the journal."""
+    journal, _ = journal_of(72)
+    journal.folded.make_small()
+    journal.files.seen.clear()
+    assert journal.folded.is_new(id_at(33 * HOUR_MS, 999))
+    assert not journal.files.seen
+
+
+def test_a_renamed_table_takes_all_along():
+    journal, ids = journal_of(70)
+    target = Journal(limits=Limits(), table="/warehouse/db/renamed")
+    target.files = journal.files
+    target.folded = target.opened()
+    arriving = target.segment([id_at(1000 * HOUR_MS)])
+    own = target.folded.checkpoint_with(arriving.decided, location=arriving.location)
+    handed = journal.folded.handed_over(own)
+    assert [i for i, _, _ in handed.intents] == [*ids, id_at(1000 * HOUR_MS)]
+    assert {handed.segments[at] for i, _, at in handed.intents if i == ids[0]} == {
+        segment_location(TABLE, sequence=1, token="token")
+    }
+
+
+def test_a_checkpoint_that_is_none_is_said():
+    journal, ids = journal_of(70)
+    location = journal.folded._older[0].location
+    without = msgspec.structs.replace(journal.segment([]), checkpoint=None)
+    journal.files.replace(location, pack_segment(without))
+    with pytest.raises(CorruptFile, match="holds none"):
+        journal.folded.find(ids[0])
