@@ -1,7 +1,7 @@
 """Cancelling tasks for good: a cancellation can get lost.
 
-Before Python 3.12 `asyncio.wait_for`, in which redis-py sends, loses one that comes as what it waits for is done.
-Whoever then waits for a loop to end waits for ever.
+Before Python 3.12 `asyncio.wait_for`, in which redis-py sends if it has a time limit of its own, loses one that comes
+as what it waits for is done. Whoever then waits for a loop to end waits for ever.
 """
 
 from __future__ import annotations

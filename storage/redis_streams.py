@@ -37,13 +37,13 @@ from firn.storage.intent_streams import (
 )
 from firn.storage.redis_books import RedisBooks
 from firn.storage.redis_claims import RedisClaims
-from firn.storage.redis_errors import redis_errors
+from firn.storage.redis_errors import ANSWER_TIMEOUT_S, redis_errors
 from firn.storage.redis_telling import RedisTelling
 from firn.storage.redis_vitals import INFO_SECTIONS, RedisVitals, vitals_of
 
 CONNECT_TIMEOUT_S: Final = 5.0
-ANSWER_TIMEOUT_S: Final = 10.0
-"""How long an answer may take, on top of what a command itself waits."""
+BLOCK_MS_MAX: Final = int(ANSWER_TIMEOUT_S * 500)
+"""The wait to ask the server for: well below the time after which it counts as not answering."""
 
 CLUSTER_POLL_S: Final = 0.02
 
@@ -74,11 +74,10 @@ class RedisStreams:
     ) -> None:
         options: dict[str, Any] = {
             "socket_connect_timeout": CONNECT_TIMEOUT_S,
-            "socket_timeout": ANSWER_TIMEOUT_S,
+            "socket_timeout": None,  # `redis_errors` has one for all
             "protocol": 2,
             **connection_options,
         }
-        self._block_ms_max = int(options["socket_timeout"] * 500)
         self._cluster = cluster
         self._redis: Any
         if cluster:
@@ -316,10 +315,6 @@ class RedisStreams:
 
     # ------------------------------------------------------------------------------------------------------------------
 
-    def _block(self, block_ms: int) -> int | None:
-        """The wait to ask the server for: well below the time after which it counts as not answering."""
-        return min(block_ms, self._block_ms_max) if block_ms > 0 else None  # 0 would wait for ever
-
     async def _get(self, doing: str, key: str) -> bytes | None:
         async with redis_errors(doing):
             found: bytes | None = await self._redis.get(key)
@@ -328,7 +323,7 @@ class RedisStreams:
     async def _take(self, shards: Sequence[int], *, consumer: str, count: int, block_ms: int) -> list[Entry]:
         by_stream = {self._names.intents(shard): shard for shard in shards}
         found = await self._redis.xreadgroup(
-            GROUP, consumer, dict.fromkeys(by_stream, ">"), count=count, block=self._block(block_ms)
+            GROUP, consumer, dict.fromkeys(by_stream, ">"), count=count, block=_block(block_ms)
         )
         return [
             new_entry(by_stream[_text(stream)], _text(entry_id), fields)
@@ -350,7 +345,7 @@ class RedisStreams:
 
     async def _read(self, stream: str, field: str, *, after: str, block_ms: int, count: int) -> list[Message]:
         async with redis_errors("read"):
-            found = await self._redis.xread({stream: after}, count=count, block=self._block(block_ms))
+            found = await self._redis.xread({stream: after}, count=count, block=_block(block_ms))
         return [_message(entry, field) for _, entries in found or [] for entry in entries]
 
     async def _ensure_group(self, shard: int) -> None:
@@ -393,6 +388,10 @@ def _standing(
 def _message(entry: tuple[bytes, dict[bytes, bytes]], field: str) -> Message:
     entry_id, fields = entry
     return Message(_text(entry_id), fields.get(field.encode(), b""))
+
+
+def _block(block_ms: int) -> int | None:
+    return min(block_ms, BLOCK_MS_MAX) if block_ms > 0 else None  # 0 would wait for ever
 
 
 def _as_it_came(answer: Any, **_: Any) -> Any:

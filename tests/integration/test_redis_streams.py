@@ -101,24 +101,29 @@ async def test_what_is_pending_survives_a_crash_of_redis(streams, redis_server):
     assert await streams.outcome("i") == b"{}"
 
 
-async def test_a_redis_that_hangs_is_noticed_in_time(redis_url, redis_server):
-    streams = RedisStreams(redis_url, socket_timeout=0.5)
+async def test_a_redis_that_hangs_is_noticed_in_time(redis_url, redis_server, monkeypatch):
+    monkeypatch.setattr("firn.storage.redis_errors.ANSWER_TIMEOUT_S", 0.5)
+    streams = RedisStreams(redis_url)
     await streams.submit(0, b"x")
     redis_server.pause()
     try:
         started = time.monotonic()
-        with pytest.raises(UnknownOutcome):
+        with pytest.raises(UnknownOutcome, match=r"^submit: no answer from Redis: nothing within 0\.5 s$"):
             await streams.submit(0, b"y")
-        with pytest.raises(Unavailable):
+        with pytest.raises(Unavailable, match=r"^take: Redis does not answer: nothing within 0\.5 s$"):
             await streams.take([0], consumer="c", count=1, block_ms=0)
         assert time.monotonic() - started < 5
+        redis_server.resume()
+        assert await streams.epoch() == await streams.epoch(), "it heard the answer to another command"
     finally:
         redis_server.resume()
         await streams.close()
 
 
-async def test_a_wait_longer_than_the_answer_timeout_is_no_failure(redis_url):
-    streams = RedisStreams(redis_url, socket_timeout=0.6)
+async def test_a_wait_longer_than_the_answer_timeout_is_no_failure(redis_url, monkeypatch):
+    monkeypatch.setattr("firn.storage.redis_errors.ANSWER_TIMEOUT_S", 0.6)
+    monkeypatch.setattr("firn.storage.redis_streams.BLOCK_MS_MAX", 300)
+    streams = RedisStreams(redis_url)
     await taken(streams)
     assert await streams.take([0], consumer="c", count=1, block_ms=60_000) == []
     assert await streams.events(block_ms=60_000) == []
