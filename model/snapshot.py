@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any, Final, Literal
 
 import msgspec
@@ -38,7 +37,7 @@ _REF_MEMBERS: Final = frozenset(
 )
 
 
-class Snapshot(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", dict=True):
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     """The state of a table at one time.
 
     `summary` holds ``operation`` with the totals, all as strings. v1 snapshots may lack `sequence_number` (read as 0),
@@ -63,15 +62,15 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", dict=T
         """The summary's operation, None where a v1 writer left none."""
         return None if self.summary is None else self.summary.get("operation")
 
-    @cached_property
-    def encoded(self) -> msgspec.Raw:
-        """The snapshot's JSON text from v2 on: old snapshots are encoded once, however often metadata is written."""
-        return msgspec.Raw(msgspec.json.encode(snapshot_to_json(self)))
+    @property
+    def encoded(self) -> bytes:
+        """The snapshot's JSON text from v2 on. It is not kept here: whoever writes metadata keeps the text of all."""
+        return msgspec.json.encode(snapshot_to_json(self))
 
-    @cached_property
-    def encoded_v1(self) -> msgspec.Raw:
+    @property
+    def encoded_v1(self) -> bytes:
         """As `encoded`, for the metadata of a v1 table."""
-        return msgspec.Raw(msgspec.json.encode(snapshot_to_json(self, format_version=1)))
+        return msgspec.json.encode(snapshot_to_json(self, format_version=1))
 
 
 class SnapshotRef(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
