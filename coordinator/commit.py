@@ -42,7 +42,7 @@ LIGHT_INTENTS_MAX: Final = 64
 LIGHT_FILES_MAX: Final = 128
 
 LIGHT_MANIFESTS_MAX: Final = 500
-LIGHT_SNAPSHOTS_MAX: Final = 2_500
+LIGHT_SNAPSHOTS_MAX: Final = 500
 """What is encoded as fast as a thread is woken; with more of them the last commit's has to be there to go on from."""
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -86,13 +86,14 @@ def encode_snapshots(
     return files, tuple(packed.items())
 
 
-def _unchanged(draft: DraftSnapshot, before: ListedManifests | None) -> tuple[ManifestFile, ...]:
+def _unchanged(draft: DraftSnapshot, before: ListedManifests | None) -> Sequence[ManifestFile]:
     """The manifests at the end of a draft's list that were written at the end of the one before: nothing is to be done
     for these.
     """
     if before is None or before.format_version != draft.format_version:
         return ()
-    return before.manifests[len(before.manifests) - before.shared_by(draft.manifests) :]
+    shared = before.shared_by(draft.manifests)
+    return before.manifests if shared == len(before.manifests) else before.manifests[len(before.manifests) - shared :]
 
 
 def _with_row_ids(reference: ManifestRef, manifest: ManifestFile, working: Working) -> ManifestFile:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from firn.coordinator.decisions import Decisions
 from firn.coordinator.replay.head import Head
 from firn.coordinator.replay.working import Working
@@ -12,7 +14,17 @@ from firn.model.limits import Limits
 from firn.model.metadata import TableMetadata
 from firn.model.view import ViewMetadata
 from firn.storage.journal import JournalFiles, sequence_of
+from firn.storage.metadata_files import forget_texts
 from firn.storage.pointers import Pointer, Versioned
+
+METADATA_BYTES: Final = 35_000
+"""What a table of twenty columns takes without its snapshots."""
+
+SNAPSHOT_BYTES: Final = 2_700
+"""What a snapshot takes with its summary, its place in the log, and its JSON text."""
+
+MANIFEST_BYTES: Final = 1_500
+"""What a manifest of a head takes, beside its entries."""
 
 
 class TableState:
@@ -80,6 +92,23 @@ class TableState:
 
     def _forget(self) -> None:
         self.metadata, self.view, self.heads = None, None, {}
+
+    @property
+    def memory(self) -> int:
+        """Bytes that this takes, about."""
+        current = self.current
+        if current is None:
+            return self.decisions.memory
+        snapshots = 0 if self.metadata is None else len(self.metadata.snapshots)
+        heads = sum(len(head.manifests) * MANIFEST_BYTES + head.live.memory for head in self.heads.values())
+        return METADATA_BYTES + snapshots * SNAPSHOT_BYTES + heads + self.decisions.memory
+
+    def make_small(self) -> None:
+        """Forget what `load` reads again; what was decided stays known, but for ids that checkpoints list."""
+        if self.metadata is not None:
+            forget_texts(self.metadata)
+        self._forget()
+        self.decisions.make_small()
 
     @property
     def current(self) -> TableMetadata | ViewMetadata | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, Final
 
@@ -43,8 +44,8 @@ class TableMetadata(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     last_partition_id: int
     properties: dict[str, str] = {}
     current_snapshot_id: int | None = None
-    snapshots: tuple[Snapshot, ...] = ()
-    snapshot_log: tuple[SnapshotLogEntry, ...] = ()
+    snapshots: Sequence[Snapshot] = ()
+    snapshot_log: Sequence[SnapshotLogEntry] = ()
     metadata_log: tuple[MetadataLogEntry, ...] = ()
     sort_orders: tuple[SortOrder, ...]
     default_sort_order_id: int = 0

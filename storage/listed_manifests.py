@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from firn.model.long_tuples import known_to_end_with
+from firn.model.long_tuples import is_seen_to_end_with
 from firn.model.manifest import ManifestFile
 from firn.storage.avro import compress
 from firn.storage.manifest_lists import Block, list_record
@@ -33,7 +33,7 @@ class ListedManifests(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """
 
     format_version: int
-    manifests: tuple[ManifestFile, ...]
+    manifests: Sequence[ManifestFile]
     front: Block | None
     kept: tuple[Block, ...]
     all_live: bool
@@ -43,12 +43,11 @@ class ListedManifests(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """All of the list."""
         return [*(() if self.front is None else (self.front,)), *self.kept]
 
-    def shared_by(self, manifests: tuple[Any, ...]) -> int:
+    def shared_by(self, manifests: Sequence[Any]) -> int:
         """How many manifests at the end of a list are the last ones of this."""
         own = self.manifests
-        if known_to_end_with(manifests, own):
-            return len(own)
-        if own and len(manifests) >= len(own) and _same(manifests[len(manifests) - len(own) :], own):
+        more = len(manifests) - len(own)
+        if is_seen_to_end_with(manifests, own) or (own and more >= 0 and _same(manifests[more:], own)):
             return len(own)
         shared = 0
         for block in reversed(self.kept):
@@ -61,7 +60,7 @@ class ListedManifests(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 def listed(
-    manifests: tuple[ManifestFile, ...], *, format_version: int, before: ListedManifests | None = None
+    manifests: Sequence[ManifestFile], *, format_version: int, before: ListedManifests | None = None
 ) -> ListedManifests:
     """The list of `manifests`, with what it has in common with the one `before`.
 

@@ -6,7 +6,7 @@ import re
 import threading
 import zlib
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Literal
 
 import msgspec
@@ -189,7 +189,7 @@ class _Grown(msgspec.Struct, frozen=True, eq=False):
     digest.
     """
 
-    items: tuple[Any, ...]
+    items: Sequence[Any]
     pieces: tuple[bytes, ...]
     size: int
     digest: Any
@@ -231,7 +231,7 @@ class _GrownLast:
 _grown_last: Final = _GrownLast()
 
 
-def _grown(start: bytes, items: tuple[Any, ...], encoded: Callable[[Any], Any], *, key: bytes = b"") -> _Grown:
+def _grown(start: bytes, items: Sequence[Any], encoded: Callable[[Any], Any], *, key: bytes = b"") -> _Grown:
     """`start` and the texts of `items`, from those that had the same start (and key) before, if they were the first."""
     before = _grown_last.pop((start, key))
     if before is None or not continues(items, before.items):
@@ -251,7 +251,7 @@ def _digest_of(pieces: Iterable[bytes], *, behind: _Grown) -> Any:
     return digest
 
 
-def _appended(before: _Grown, items: tuple[Any, ...], more: bytes) -> _Grown:
+def _appended(before: _Grown, items: Sequence[Any], more: bytes) -> _Grown:
     *pieces, last = before.pieces
     pieces += (last + more,) if len(last) + len(more) <= PIECE_BYTES_MAX else (last, more)
     return _Grown(items, tuple(pieces), before.size + len(more), _digest_of((more,), behind=before), before.beginning)

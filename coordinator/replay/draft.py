@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, Literal
 
 import msgspec
@@ -67,7 +68,7 @@ class DraftSnapshot(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     snapshot: Snapshot
     branch: str
-    manifests: tuple[ManifestRef, ...]
+    manifests: Sequence[ManifestRef]
     intent_ids: tuple[str, ...]
     format_version: int
     first_row_id: int | None = None

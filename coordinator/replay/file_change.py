@@ -67,7 +67,7 @@ class _Rewritten(msgspec.Struct, frozen=True):
     `names` are the locations of manifests of data files, each with that of the new one that holds what stays of it.
     """
 
-    manifests: tuple[ManifestRef, ...]
+    manifests: Sequence[ManifestRef]
     drafts: tuple[DraftManifest, ...]
     removed: tuple[DataFile, ...]
     names: dict[str, str]

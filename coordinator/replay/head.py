@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from firn.coordinator.replay.draft import ManifestRef
 from firn.coordinator.replay.live_deletes import LiveDeletes
 from firn.coordinator.replay.live_files import LiveFiles
@@ -13,7 +15,7 @@ class Head:
 
     __slots__ = ("base_snapshot_id", "deletes", "listed", "live", "manifests", "snapshot_id")
 
-    def __init__(self, *, snapshot_id: int | None, manifests: tuple[ManifestRef, ...], live: LiveFiles) -> None:
+    def __init__(self, *, snapshot_id: int | None, manifests: Sequence[ManifestRef], live: LiveFiles) -> None:
         self.base_snapshot_id = snapshot_id
         self.snapshot_id = snapshot_id
         self.manifests = manifests
@@ -36,13 +38,12 @@ class Head:
         return last is not None and last.all_live and last.manifests is self.manifests
 
     def split(
-        self, manifests: tuple[ManifestRef, ...], *, format_version: int
-    ) -> tuple[tuple[ManifestRef, ...], tuple[ManifestRef, ...]]:
+        self, manifests: Sequence[ManifestRef], *, format_version: int
+    ) -> tuple[tuple[ManifestRef, ...], Sequence[ManifestRef]]:
         """Some manifests, and those behind them of which the last list says all that a new one would."""
         last = self.listed
         known = last is not None and last.all_live and last.format_version == format_version
         shared = last.shared_by(manifests) if last is not None and known else 0
         at = len(manifests) - shared
-        if last is not None and shared == len(last.manifests):
-            return manifests[:at], last.manifests
-        return manifests[:at], manifests[at:]
+        front = tuple(manifests[:at])
+        return front, last.manifests if last is not None and shared == len(last.manifests) else manifests[at:]

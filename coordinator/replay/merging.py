@@ -35,7 +35,7 @@ Merged = DraftManifest | TakenOver
 
 def merge_small(
     working: Working, manifests: Sequence[ManifestRef], *, snapshot_id: int
-) -> tuple[tuple[ManifestRef, ...], tuple[Merged, ...]]:
+) -> tuple[Sequence[ManifestRef], tuple[Merged, ...]]:
     """The manifests in list order, small neighbours merged where enough of them have gathered; and the merged ones.
 
     Only stored manifests are merged: those of this very swap wait for the next. Entries keep their numbers, so nothing
@@ -46,7 +46,7 @@ def merge_small(
     assert metadata is not None
     min_count = MANIFEST_MIN_MERGE_COUNT.of(metadata.properties)
     if not MANIFEST_MERGE_ENABLED.of(metadata.properties) or len(manifests) < min_count:
-        return tuple(manifests), ()
+        return manifests, ()
     kept, names = _take_over(working, manifests, snapshot_id=snapshot_id)
     merges = working.reader.merges
     free = [
@@ -74,7 +74,7 @@ def merge_small(
 
 def _take_over(
     working: Working, manifests: Sequence[ManifestRef], *, snapshot_id: int
-) -> tuple[tuple[ManifestRef, ...], dict[str, str]]:
+) -> tuple[Sequence[ManifestRef], dict[str, str]]:
     """The manifests with finished merges in the place of their parts, as far as all of these are still there."""
     assert working.metadata is not None
     find = working.reader.merges.find
@@ -91,15 +91,15 @@ def _take_over(
             row, added_snapshot_id=snapshot_id, sequence_number=working.next_sequence_number
         )
         names |= dict.fromkeys(paths, row.manifest_path)
-    return (_without(manifests, places), names) if places else (tuple(manifests), {})
+    return (_without(manifests, places), names) if places else (manifests, {})
 
 
 def _without(
     manifests: Sequence[ManifestRef], places: dict[str, DraftManifest | None] | dict[str, ManifestFile | None]
-) -> tuple[ManifestRef, ...]:
+) -> Sequence[ManifestRef]:
     """The manifests with others, or nothing, in the places of some."""
     if not places:
-        return tuple(manifests)
+        return manifests
     kept: list[ManifestRef] = []
     for reference in manifests:
         location = location_of(reference)

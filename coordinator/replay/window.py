@@ -61,7 +61,7 @@ def window(working: Working, branch: str, *, base_snapshot_id: int | None) -> li
     )
 
 
-def made_by(snapshot: Snapshot, manifests: tuple[ManifestRef, ...]) -> Iterator[ManifestRef]:
+def made_by(snapshot: Snapshot, manifests: Sequence[ManifestRef]) -> Iterator[ManifestRef]:
     """The manifests that the snapshot itself wrote."""
     for manifest in manifests:
         author = manifest.added_snapshot_id if isinstance(manifest, ManifestFile) else manifest.snapshot_id

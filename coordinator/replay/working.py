@@ -7,7 +7,7 @@ drops it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import compress
 from typing import Final, Literal, NoReturn
 
@@ -202,7 +202,7 @@ class Working:
             return self.reader.entries(self.metadata, manifest)
         return inherit(map(_with_metrics, manifest.entries), self.as_manifest_file(manifest))
 
-    def manifests_of(self, snapshot: Snapshot) -> tuple[ManifestRef, ...]:
+    def manifests_of(self, snapshot: Snapshot) -> Sequence[ManifestRef]:
         """The manifests of a snapshot of the table or of this attempt."""
         for draft in self.snapshots:
             if draft.snapshot.snapshot_id == snapshot.snapshot_id:
@@ -238,7 +238,7 @@ class Working:
         branch: str,
         snapshot_id: int,
         operation: Operation,
-        manifests: Iterable[ManifestRef],
+        manifests: Sequence[ManifestRef],
         added: Sequence[DataFile],
         removed: Sequence[DataFile],
         intents: Sequence[tuple[str, str | None]],
@@ -252,13 +252,12 @@ class Working:
         metadata = self.metadata
         assert metadata is not None
         head = self.head(branch)
-        given = tuple(manifests)
-        front, unchanged = head.split(given, format_version=metadata.format_version)
+        front, unchanged = head.split(manifests, format_version=metadata.format_version)
         says_something = [_has_something_to_say(m, snapshot_id=snapshot_id) for m in front]
         changed = front if all(says_something) else tuple(compress(front, says_something))
         parent = None if head.snapshot_id is None else metadata.snapshot_by_id(head.snapshot_id)
         changed, first_row_id, added_rows = self._assign_row_ids(changed)
-        kept = given if changed is front else preceded(unchanged, changed)
+        kept = manifests if changed is front else preceded(unchanged, changed)
         snapshot = Snapshot(
             snapshot_id=snapshot_id,
             parent_snapshot_id=head.snapshot_id,
