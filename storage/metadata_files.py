@@ -180,6 +180,13 @@ def is_kept_encoded(metadata: TableMetadata) -> bool:
     return _grown_last.has((_start_of(metadata), b""))
 
 
+def forget_texts(metadata: TableMetadata) -> None:
+    """Let go of the table's texts, and of the snapshots that they are of: the table itself is let go of."""
+    start = _start_of(metadata)
+    _grown_last.pop((start, b""))
+    _grown_last.pop((b"", start))
+
+
 def _start_of(metadata: TableMetadata) -> bytes:
     return msgspec.json.encode(identifying_members(metadata))[:-1] + b',"snapshots":['
 

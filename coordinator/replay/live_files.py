@@ -6,8 +6,12 @@ This is what makes delete, replace and the duplicate check cost what they touch,
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from firn.coordinator.replay.file_index import FileIndex
+
+FILE_BYTES: Final = 14
+"""What a file takes in the index."""
 
 
 class LiveFiles:
@@ -23,6 +27,11 @@ class LiveFiles:
         self._added: dict[str, str] = {}
         self._removed: set[str] = set()
         self._renamed: dict[str, str] = {}
+
+    @property
+    def memory(self) -> int:
+        """Bytes that the files take, about."""
+        return len(self._base) * FILE_BYTES
 
     def branch_off(self) -> LiveFiles:
         """A view of this that can be changed without changing this; there must be no pending change here."""
