@@ -17,6 +17,7 @@ from firn.coordinator.config import Settings
 from firn.coordinator.disturbances import Disturbances
 from firn.coordinator.http_server import Health, HttpServer
 from firn.coordinator.intake import Intake
+from firn.coordinator.kept_states import KeptStates
 from firn.coordinator.lane_threads import LaneThreads
 from firn.coordinator.lanes import Lanes
 from firn.coordinator.metrics import Metrics
@@ -100,6 +101,7 @@ class Daemon:
             files=files,
             writes=writes or ThreadWrites(files),
             threads=threads,
+            kept=KeptStates(bytes_max=limits.table_states_bytes_max, on_forgotten=self.metrics.states_forgotten.inc),
             reader=TableReader(files, limits=limits),
             journal=JournalFiles(files, bytes_max=limits.journal_bytes_max),
             pointers=pointers,

@@ -111,7 +111,8 @@ class Lane:
                 self._began_at = time.monotonic()
                 taken = len(batch)
                 try:
-                    await self._settle_somehow(batch)
+                    with self._shop.kept.using(self._commits):
+                        await self._settle_somehow(batch)
                 except BaseException:
                     self.given_up.extend(batch)
                     raise
@@ -121,6 +122,7 @@ class Lane:
                 self._gathering.batch_ended(began_at=self._began_at, now=now, answered=taken, queued=queued)
                 await self._lock.give_way()
         finally:
+            self._shop.kept.remove(self._commits)
             await self._lock.let_go()
 
     def look_at_pauses(self) -> None:

@@ -125,6 +125,10 @@ class Metrics:
         self._owned_shards.measured = (self.lag, self.pending, self.oldest_age_seconds)
         self.shards = Gauge("firn_owned_shards", "Shards that this daemon owns.", registry=self.registry)
         self.lanes = Gauge("firn_lanes", "Tables with a lane in this daemon.", registry=self.registry)
+        self.states_forgotten = Counter(
+            "firn_table_states_forgotten", "Tables forgotten to make room in memory, until their next batch.",
+            registry=self.registry,
+        )  # fmt: skip
         self.buffered_bytes = Gauge(
             "firn_buffered_bytes", "Payload bytes of intents taken and not yet decided.", registry=self.registry
         )

@@ -63,13 +63,27 @@ class TableCommits:
         )  # fmt: skip
         self._followed: int | None = None
         """The fencing token under which the state is what the pointer says; None when it may not be."""
+        self._swaps_max = 0
+        """What the table wanted when it was forgotten."""
         self._log = structlog.get_logger().bind(table=table)
 
     @property
     def swaps_per_second_max(self) -> int:
         """How often the table wants to be swapped at most, 0 for as often as can be."""
         metadata = self._state.metadata
-        return 0 if metadata is None else MAX_SWAPS_PER_SECOND.sane(metadata.properties)
+        return self._swaps_max if metadata is None else MAX_SWAPS_PER_SECOND.sane(metadata.properties)
+
+    @property
+    def memory(self) -> int:
+        """Bytes that is known of the table takes, about."""
+        return self._state.memory
+
+    def make_small(self) -> None:
+        """Forget what can be read again; what was decided stays known. Not while a batch is under way."""
+        self._swaps_max = self.swaps_per_second_max
+        self._followed = None
+        self._state.make_small()
+        self._others.forget()
 
     def doubt(self) -> None:
         """Something went wrong: look at the pointer again before the state is used."""

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
+from firn.coordinator.kept_states import KeptStates
 from firn.coordinator.lane_threads import LaneThreads
 from firn.coordinator.metrics import Metrics
 from firn.coordinator.paused_tables import PausedTables
@@ -34,6 +35,7 @@ class Workshop(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     writes: FileWrites
     """Writes the files of batches, to the same store."""
     threads: LaneThreads
+    kept: KeptStates
     reader: TableReader
     journal: JournalFiles
     pointers: Pointers

@@ -1,0 +1,148 @@
+"""What lanes know of their tables is bounded over all of them; what is forgotten is read again, and nothing twice."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+
+import pytest
+
+from firn.coordinator.kept_states import Keeper, KeptStates
+from firn.coordinator.table_state import TableState
+from firn.model.limits import Limits
+from tests.unit.coordinator.workbench import TABLE, Workbench, append, create, delete
+
+
+class Table:
+    """A keeper of so many bytes, of which some stay."""
+
+    def __init__(self, size: int, *, stays: int = 0) -> None:
+        self.memory = size
+        self._stays = stays
+        self.forgot = 0
+
+    def make_small(self) -> None:
+        self.memory = self._stays
+        self.forgot += 1
+
+
+def first(idle: Sequence[Keeper]) -> Keeper:
+    return idle[0]
+
+
+def use(kept: KeptStates, *tables: Table) -> None:
+    for table in tables:
+        with kept.using(table):
+            pass
+
+
+def test_nothing_is_forgotten_within_the_limit():
+    kept = KeptStates(bytes_max=300)
+    tables = [Table(100) for _ in range(3)]
+    use(kept, *tables, *tables)
+    assert kept.memory == 300
+    assert not any(table.forgot for table in tables)
+
+
+def test_as_many_forget_as_have_to():
+    forgotten: list[None] = []
+    kept = KeptStates(bytes_max=300, choose=first, on_forgotten=lambda: forgotten.append(None))
+    tables = [Table(100, stays=10) for _ in range(4)]
+    use(kept, *tables)
+    assert [table.forgot for table in tables] == [1, 1, 0, 0]
+    assert kept.memory == 220
+    assert len(forgotten) == 2
+
+
+def test_what_is_in_use_is_not_touched():
+    kept = KeptStates(bytes_max=150, choose=first)
+    busy, other = Table(100), Table(100)
+    use(kept, busy)
+    with kept.using(busy):
+        use(kept, other)
+        assert not busy.forgot
+        assert other.forgot  # there is nobody else
+    assert kept.memory == 100
+
+
+def test_a_table_that_failed_is_weighed_too():
+    kept = KeptStates(bytes_max=150, choose=first)
+    table = Table(10)
+    with contextlib.suppress(OSError), kept.using(table):
+        table.memory = 100
+        raise OSError("away")
+    assert kept.memory == 100
+
+
+def test_a_lone_table_is_kept_however_large():
+    kept = KeptStates(bytes_max=150)
+    table = Table(1_000)
+    use(kept, table, table)
+    assert not table.forgot
+
+
+def test_what_stays_of_many_ends_the_search():
+    kept = KeptStates(bytes_max=10, choose=first)
+    tables = [Table(100, stays=50) for _ in range(5)]
+    use(kept, *tables, *tables)
+    assert kept.memory == 250
+    kept.remove(tables[0])
+    kept.remove(Table(1))  # it never had a batch
+    assert kept.memory == 200
+
+
+def test_a_lane_that_ends_leaves_its_room():
+    kept = KeptStates(bytes_max=100)
+    tables = [Table(100) for _ in range(2)]
+    use(kept, tables[0])
+    kept.remove(tables[0])
+    use(kept, tables[1])
+    assert kept.memory == 100
+    assert not tables[1].forgot
+
+
+@pytest.mark.parametrize("bytes_max", [1, 10**9])
+async def test_tables_that_are_forgotten_after_each_batch_go_on_as_they_were(monkeypatch, bytes_max):
+    """Deletes find their files, and nothing is decided twice."""
+    forgotten: list[str] = []
+    make_small = TableState.make_small
+
+    def counted(state: TableState) -> None:
+        forgotten.append(state.table)
+        make_small(state)
+        assert state.metadata is None
+        assert not state.heads
+
+    monkeypatch.setattr(TableState, "make_small", counted)
+    bench = Workbench(limits=Limits(table_states_bytes_max=bytes_max))
+    names = [f"db.t{number}" for number in range(3)]
+    async with bench.daemon():
+        sent = {name: append("a", "b", table=name) for name in names}
+        for name in names:
+            await bench.commit(create(table=name))
+        for name in names:
+            await bench.commit(sent[name])
+        for name in names:
+            await bench.commit(append("c", table=name))
+            await bench.commit(delete("a", table=name))
+            assert (await bench.refuse(append("b", table=name))).rule == "duplicate-file"
+        for name in names:
+            await bench.send(sent[name])
+            await bench.commit(append("d", table=name))
+            assert await bench.live(name) == ["b", "c", "d"]
+            decided = [one.intent_id for segment in await bench.journal(name) for one in segment.decided]
+            assert decided.count(sent[name].intent_id) == 1
+    assert bool(forgotten) == (bytes_max == 1)
+
+
+async def test_a_table_that_is_forgotten_is_swapped_as_often_as_it_wants():
+    bench = Workbench()
+    async with bench.daemon() as daemon:
+        await bench.commit(create(properties={"firn.max-swaps-per-second": "7"}))
+        commits = daemon.lanes._lanes[TABLE]._commits
+        commits.make_small()
+        assert commits.swaps_per_second_max == 7
+        assert commits.memory < 1_000
+        await bench.commit(append("a"))
+        assert commits.swaps_per_second_max == 7
+        assert commits.memory > 1_000
