@@ -56,6 +56,20 @@ class _Parcel(msgspec.Struct, frozen=True, eq=False):
     places: dict[str, bytes | None] = {}
 
 
+class Notice(msgspec.Struct, frozen=True, eq=False):
+    """All that a batch will have to say once it is won, ready to be sent. `refused` are to be counted then."""
+
+    segment: Segment
+    parcel: _Parcel
+    refused: tuple[_Refusal, ...]
+
+
+class _Refusal(msgspec.Struct, frozen=True, eq=False):
+    outcome: Rejected
+    operation: str
+    for_people: bool
+
+
 class Publisher:
     """Sends what has been decided, in the order in which it was decided."""
 
@@ -79,33 +93,39 @@ class Publisher:
         self.refusals = Refusals(streams)
         self._log = structlog.get_logger()
 
-    def publish(self, segment: Segment, pendings: Sequence[Pending]) -> None:
-        """Everything that a won batch has to say.
+    def notice(self, segment: Segment, pendings: Sequence[Pending]) -> Notice:
+        """Everything that a batch has to say, should it be won. Nothing is sent or counted yet.
 
         What is wrong in itself, and no other state of the table would make right, is set aside for people, too; and so
         is what is wrong with firn.
         """
         event = table_event(segment, events_bytes_max=self._limits.event_bytes_max)
-        settlements = []
+        settlements, refused = [], []
         for pending, decided in zip(pendings, segment.decided, strict=True):
             outcome = decided.outcome
             if isinstance(outcome, Committed):
                 settlements.append(self._told(pending, outcome))
                 continue
-            settlement = self._rejection(pending, outcome, operation=decided.operation)
-            if _is_for_people(outcome):
-                settlement = self._set_aside(settlement, pending, outcome, journaled=True)
-            settlements.append(settlement)
-        decided_as = [(decided.operation, type(decided.outcome)) for decided in segment.decided]
-        for (operation, kind), count in Counter(decided_as).items():
-            self._metrics.intents.labels(operation, str(kind.__struct_config__.tag)).inc(count)
-        self._put(
+            refusal = _Refusal(outcome, decided.operation, _is_for_people(outcome))
+            refused.append(refusal)
+            settlements.append(self._rejection(pending, refusal, journaled=True))
+        parcel = _Parcel(
             tuple(settlements),
             () if event is None else (msgspec.json.encode(event),),
-            [p.taken_at for p in pendings],
-            places=_places(segment.batch),
+            tuple(p.taken_at for p in pendings),
+            _places(segment.batch),
         )
-        self._log_traces(segment)
+        return Notice(segment, parcel, tuple(refused))
+
+    def publish(self, notice: Notice) -> None:
+        """Send what a batch that was won has to say."""
+        self._queue.put_nowait(notice.parcel)
+        for refusal in notice.refused:
+            self._count_refusal(refusal)
+        decided_as = [(decided.operation, type(decided.outcome)) for decided in notice.segment.decided]
+        for (operation, kind), count in Counter(decided_as).items():
+            self._metrics.intents.labels(operation, str(kind.__struct_config__.tag)).inc(count)
+        self._log_traces(notice.segment)
 
     def announce(self, segment: Segment) -> None:
         """What a won transaction has to say of a table other than its first: who asked for it is told by that."""
@@ -131,13 +151,12 @@ class Publisher:
         if own_id:
             outcome = msgspec.structs.replace(outcome, digest=pending.decoded.digest)
             self.refusals.add(outcome)
-        operation = OPERATIONS[type(pending.decoded.intent)]
-        self._metrics.intents.labels(operation, "rejected").inc()
-        settlement = self._rejection(pending, outcome, operation=operation)
+        refusal = _Refusal(outcome, OPERATIONS[type(pending.decoded.intent)], dead_letter)
+        self._metrics.intents.labels(refusal.operation, "rejected").inc()
+        self._count_refusal(refusal)
+        settlement = self._rejection(pending, refusal)
         if not own_id:
             settlement = msgspec.structs.replace(settlement, intent_id=None)
-        if dead_letter:
-            settlement = self._set_aside(settlement, pending, outcome)
         self._put((settlement,), (), [pending.taken_at])
         trace = trace_of(pending.decoded.intent)
         if trace is not None:
@@ -232,23 +251,26 @@ class Publisher:
     ) -> None:
         self._queue.put_nowait(_Parcel(settlements, events, tuple(taken_at), places or {}))
 
-    def _rejection(self, pending: Pending, outcome: Rejected, *, operation: str) -> Settlement:
-        self._metrics.conflicts.labels(outcome.rule, operation, _against(outcome)).inc()
+    def _count_refusal(self, refusal: _Refusal) -> None:
+        outcome = refusal.outcome
+        self._metrics.conflicts.labels(outcome.rule, refusal.operation, _against(outcome)).inc()
+        if refusal.for_people:
+            self._metrics.dead_letters.labels(outcome.rule).inc()
+
+    def _rejection(self, pending: Pending, refusal: _Refusal, *, journaled: bool = False) -> Settlement:
+        outcome = refusal.outcome
         event = rejection_event(
             outcome,
             daemon=self._daemon,
             timestamp_ms=self._wall_ms(),
-            operation=operation,
+            operation=refusal.operation,
             writer=pending.decoded.intent.writer,
         )
-        return msgspec.structs.replace(self._told(pending, outcome), event=msgspec.json.encode(event))
-
-    def _set_aside(
-        self, settlement: Settlement, pending: Pending, outcome: Rejected, *, journaled: bool = False
-    ) -> Settlement:
-        self._metrics.dead_letters.labels(outcome.rule).inc()
-        letter = _dead_letter(pending.entry, outcome, epoch=pending.epoch, journaled=journaled)
-        return msgspec.structs.replace(settlement, dead_letter=letter)
+        letter = None
+        if refusal.for_people:
+            letter = _dead_letter(pending.entry, outcome, epoch=pending.epoch, journaled=journaled)
+        told = self._told(pending, outcome)
+        return msgspec.structs.replace(told, event=msgspec.json.encode(event), dead_letter=letter)
 
     def _told(self, pending: Pending, outcome: Outcome) -> Settlement:
         entry, intent = pending.entry, pending.decoded.intent

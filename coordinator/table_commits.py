@@ -6,6 +6,7 @@ committed. It never decides on an answer it did not get.
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -20,6 +21,7 @@ from firn.coordinator.lane_queue import LaneQueue, unless_late
 from firn.coordinator.metrics import TableSize
 from firn.coordinator.paused_tables import TablePausedError
 from firn.coordinator.pending import Pending
+from firn.coordinator.publish import Notice
 from firn.coordinator.rename_commit import prepare_rename, rename_in
 from firn.coordinator.repeats import all_new, sort_out, sort_refused
 from firn.coordinator.replay.attempt import Attempt, Placement
@@ -138,9 +140,14 @@ class TableCommits:
                 if not prepared.parts:
                     self._publish_unjournaled(batch, prepared.outcomes)
                     return
-                await self._timed("write", shop.writes.create_all(prepared.files))
+                # While the files are on their way to the disk, there is time to put into words what has been decided.
+                _, notice = await asyncio.gather(
+                    self._timed("write", shop.writes.create_all(prepared.files)),
+                    run_here(shop.publisher.notice, prepared.parts[0].segment, batch),
+                )
+                won = await self._swap(prepared, leases, batch, notice=notice, retried=retried, number=number)
                 shop.metrics.count_written(prepared.files)
-                if await self._swap(prepared, leases, batch, retried=retried, number=number):
+                if won:
                     return
         raise Unavailable(f"{limits.swap_attempts_max} swaps of one batch in a row did not come off")
 
@@ -184,6 +191,7 @@ class TableCommits:
         leases: Sequence[Lease],
         batch: Sequence[Pending],
         *,
+        notice: Notice,
         retried: list[Retried],
         number: int,
     ) -> bool:
@@ -196,6 +204,10 @@ class TableCommits:
         self._followed = None
         match outcome:
             case Won(versions=versions):
+                for part in others:
+                    shop.publisher.announce(part.segment)
+                shop.publisher.publish(notice)
+                await asyncio.sleep(0)  # so that writers hear of it while the rest is done
                 for part in prepared.parts:
                     self._advance(part, versions)
                     shop.landed(part.working, part.segment, batch)
@@ -204,9 +216,6 @@ class TableCommits:
                 metrics.batch_intents.observe(len(batch))
                 if others:
                     metrics.transaction_tables.observe(len(prepared.parts))
-                for part in others:
-                    shop.publisher.announce(part.segment)
-                shop.publisher.publish(own.segment, batch)
                 self._log_won(prepared, number)
                 return True
             case Lost():
