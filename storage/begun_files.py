@@ -1,8 +1,8 @@
-"""Files that are begun before anybody asks for them: the next metadata file of a long history begins as the last one.
+"""Files that are begun before anybody asks for them: the next metadata file of a long history is most of the last one.
 
-The process that writes a daemon's local files copies that beginning beside the commit path, into a file without a name
-(``O_TMPFILE``, Linux), so that a commit only writes what is new, and names it. Such a file goes with the process. The
-daemon keeps the book of them (`Beginnings`), the process the files (`BegunFiles`).
+The process that writes a daemon's local files copies what only grows beside the commit path, into a file without a name
+(``O_TMPFILE``, Linux), with spaces between, so that a commit only writes what is new, and names it. Such a file goes
+with the process. The daemon keeps the book of them (`Beginnings`), the process the files (`BegunFiles`).
 """
 
 # Descriptors and link counts are the point here; pathlib hides them.
@@ -14,13 +14,14 @@ import os
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
+from itertools import pairwise
 from typing import Final
 
 import msgspec
 
-from firn.storage.grown_content import Beginning, GrownContent
+from firn.storage.grown_content import GrowingText, GrownContent, Stretch
 from firn.storage.write_back import begin_writing_back
 
 BEGUN_MAX: Final = 64
@@ -37,10 +38,10 @@ FORGOTTEN_MAX: Final = 3
 
 
 class BegunFile(msgspec.Struct, frozen=True):
-    """The number of a begun file, and how many bytes are in it."""
+    """The number of a begun file, and what is in it."""
 
     number: int
-    size: int
+    stretches: tuple[Stretch, ...]
 
 
 class Beginnings:
@@ -48,18 +49,21 @@ class Beginnings:
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._begun: OrderedDict[Beginning, tuple[BegunFile, float]] = OrderedDict()
+        self._begun: OrderedDict[GrowingText, tuple[BegunFile, float]] = OrderedDict()
         self._given_up: list[int] = []
         self._last_number = 0
         self._forgotten = 0
 
     def take(self, content: GrownContent) -> BegunFile | None:
-        """The file that holds the beginning of `content`, if there is one; it is used up with this."""
-        found, _ = self._begun.pop(content.beginning, (None, 0.0))
-        if found is not None and found.size > content.begun_bytes:
+        """The file that `content` goes on from, if there is one, and what of it holds; it is used up with this."""
+        found, _ = self._begun.pop(content.stretches[0].text, (None, 0.0))
+        if found is None:
+            return None
+        holds = content.continued(found.stretches)
+        if not holds:
             self._given_up.append(found.number)
             return None
-        return found
+        return BegunFile(found.number, holds)
 
     def number_of_another(self) -> int | None:
         """A number for a file to be begun, None when there are enough of them or they cannot be had."""
@@ -74,12 +78,13 @@ class Beginnings:
         self._last_number += 1
         return self._last_number
 
-    def put(self, beginning: Beginning, file: BegunFile) -> None:
+    def put(self, file: BegunFile) -> None:
         """The process is about to begin the file."""
-        before, _ = self._begun.pop(beginning, (None, 0.0))
+        text = file.stretches[0].text
+        before, _ = self._begun.pop(text, (None, 0.0))
         if before is not None:
             self._given_up.append(before.number)
-        self._begun[beginning] = file, self._clock()
+        self._begun[text] = file, self._clock()
 
     def forgotten(self) -> None:
         """The process did not have a file that was taken."""
@@ -108,16 +113,16 @@ class Announced:
         self._begun: Future[int | None] = Future()
         self._wanted = threading.Event()
 
-    def begin(self, path: str, size: int) -> None:
-        """Begin it with the first bytes of a file. Where that cannot be, there is none to be taken."""
+    def begin(self, path: str, stretches: Sequence[tuple[int, int]]) -> None:
+        """Begin it with stretches (start, size) of a file. Where that cannot be, there is none to be taken."""
         self._wanted.wait(SWAP_S)
         try:
-            self._begun.set_result(_copy_of(path, size))
+            self._begun.set_result(_copy_of(path, stretches))
         except OSError:
             self._begun.set_result(None)
 
     def descriptor(self) -> int | None:
-        """The file at its end, once it is begun; None where that could not be."""
+        """The file, once it is begun; None where that could not be."""
         self._wanted.set()
         return self._begun.result()
 
@@ -136,11 +141,20 @@ class BegunFiles:
             self._begun[number] = announced
         return announced
 
-    def take(self, number: int) -> int | None:
-        """The descriptor of a file, at its end, once it is begun; None when there is none such."""
+    def take(self, number: int, *, size: int | None = None) -> int | None:
+        """The descriptor of a file, once it is begun, cut to `size` if it is longer; None when there is none such."""
         with self._lock:
             begun = self._begun.pop(number, None)
-        return None if begun is None else begun.descriptor()
+        descriptor = None if begun is None else begun.descriptor()
+        if descriptor is None or size is None:
+            return descriptor
+        try:
+            if os.fstat(descriptor).st_size > size:
+                os.ftruncate(descriptor, size)
+        except OSError:
+            os.close(descriptor)
+            return None
+        return descriptor
 
     def drop(self, number: int) -> None:
         """Nobody will take it."""
@@ -149,18 +163,16 @@ class BegunFiles:
             os.close(descriptor)
 
 
-def _copy_of(path: str, size: int) -> int:
-    """A file without a name that holds the first bytes of another, on its way to the disk."""
+def _copy_of(path: str, stretches: Sequence[tuple[int, int]]) -> int:
+    """A file without a name that holds stretches of another where that has them, on its way to the disk."""
     descriptor = os.open(os.path.dirname(path), os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o666)
     try:
         source = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
-            left = size
-            while left:
-                copied = os.copy_file_range(source, descriptor, left)
-                if not copied:
-                    raise OSError(f"{path} ended {left} bytes before what was written to it")
-                left -= copied
+            for start, size in stretches:
+                _copy(source, descriptor, start=start, end=start + size)
+            for (start, size), (following, _) in pairwise(stretches):
+                os.pwrite(descriptor, b" " * (following - start - size), start + size)
         finally:
             os.close(source)
         begin_writing_back(descriptor)  # whoever finishes the file syncs all of it
@@ -168,3 +180,11 @@ def _copy_of(path: str, size: int) -> int:
         os.close(descriptor)
         raise
     return descriptor
+
+
+def _copy(source: int, target: int, *, start: int, end: int) -> None:
+    while start < end:
+        copied = os.copy_file_range(source, target, end - start, start, start)
+        if not copied:
+            raise OSError(f"a file ended {end - start} bytes before what was written to it")
+        start += copied

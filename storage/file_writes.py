@@ -28,7 +28,7 @@ from firn.model.errors import (
 )
 from firn.storage.begun_files import Beginnings, BegunFile
 from firn.storage.files import FileStore
-from firn.storage.grown_content import Beginning, Content, GrownContent, pieces_of
+from firn.storage.grown_content import Content, GrownContent, pieces_of
 from firn.storage.locations import FILE_SCHEME, scheme_of
 from firn.storage.shared_arena import SharedArena
 from firn.storage.write_messages import FORGOTTEN, MESSAGE_BYTES_MAX, Continued, Reply, Request
@@ -56,7 +56,7 @@ class _UnderWay(msgspec.Struct, frozen=True, eq=False):
     """True once all is written, False if what was to be continued is forgotten."""
 
     start: int
-    then: tuple[tuple[Beginning, BegunFile], ...]
+    then: tuple[BegunFile, ...]
     """What is begun afterwards."""
 
 
@@ -128,12 +128,16 @@ class ProcessWrites:
         for place, file in begun.items():
             content = files[place][1]
             assert isinstance(content, GrownContent)
+            places: tuple[tuple[int, int], ...] = ()
             if file is not None:
-                pieces[place] = list(content.behind(file.size))
+                rest = content.rest(file.stretches)
+                pieces[place] = [piece for _, some in rest for piece in some]
+                places = tuple((start, sum(map(len, some))) for start, some in rest)
             another = self._beginnings.number_of_another()
-            continued.append(Continued(place, None if file is None else file.number, another, content.begun_bytes))
+            stretches = tuple((stretch.start, stretch.size) for stretch in content.stretches)
+            continued.append(Continued(place, None if file is None else file.number, places, another, stretches))
             if another is not None:
-                then.append((content.beginning, BegunFile(another, content.begun_bytes)))
+                then.append(BegunFile(another, content.stretches))
         start = self._arena.put([piece for of_file in pieces for piece in of_file])
         if start is None:
             return False
@@ -200,8 +204,8 @@ class ProcessWrites:
             under_way = self._under_way.pop(reply.number)
             self._arena.give_back(under_way.start)
             if reply.error is None:
-                for beginning, file in under_way.then:
-                    self._beginnings.put(beginning, file)
+                for file in under_way.then:
+                    self._beginnings.put(file)
             if under_way.done.done():
                 continue  # whoever asked has gone
             if reply.error is None or reply.error == FORGOTTEN:

@@ -59,13 +59,13 @@ class _Service:
                 request = decoder.decode(message)
                 reply = self._write(request)
                 announced = [
-                    (self._begun.announce(one.then), normalize(request.locations[one.file]), one.then_bytes)
+                    (self._begun.announce(one.then), normalize(request.locations[one.file]), one.stretches)
                     for one in request.continued
                     if one.then is not None and reply.error is None
                 ]
                 self._connection.send(msgspec.msgpack.encode(reply))
-                for file, path, size in announced:
-                    file.begin(path, size)
+                for file, path, stretches in announced:
+                    file.begin(path, stretches)
                 for number in request.given_up:
                     self._begun.drop(number)
                 if reply.error is None:
@@ -79,7 +79,11 @@ class _Service:
         self._spare.restock(_folder_of(request, file) for file in range(len(request.locations)) if file not in begun)
 
     def _write(self, request: Request) -> Reply:
-        begun = {one.file: self._begun.take(one.begun) for one in request.continued if one.begun is not None}
+        begun = {
+            one.file: self._begun.take(one.begun, size=one.places[-1][0])
+            for one in request.continued
+            if one.begun is not None
+        }
         spare: dict[int, int] = {}
         try:
             if None in begun.values():
@@ -109,11 +113,12 @@ class _Service:
     def _create(self, request: Request, nameless: Mapping[int, int | None]) -> None:
         """Write the files, some of them into ones that have no name yet."""
         files: list[tuple[str, Bytes | Rest]] = []
+        places = {one.file: one.places for one in request.continued}
         start = request.start
         for file, (location, size) in enumerate(zip(request.locations, request.sizes, strict=True)):
             data = self._memory[start : start + size]
             descriptor = nameless.get(file)
-            files.append((location, data if descriptor is None else Rest(descriptor, data)))
+            files.append((location, data if descriptor is None else Rest(descriptor, data, places.get(file, ()))))
             start += size
         self._files.create_all(files)
 

@@ -48,13 +48,14 @@ Bytes: TypeAlias = bytes | memoryview
 
 
 class Rest(msgspec.Struct, frozen=True):
-    """What is behind the beginning of a file, which is in one without a name already and may be empty.
+    """What a file has beside what is in one without a name already, which may be empty. Whose that is, closes it.
 
-    Whose that is, closes it.
+    `places` say where the data belong, start and size in order; where there are none, behind what is there.
     """
 
     descriptor: int
     data: Bytes
+    places: tuple[tuple[int, int], ...] = ()
 
 
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV})
@@ -151,7 +152,7 @@ class LocalFiles:
     def _finish(self, location: str, path: str, rest: Rest) -> None:
         """Write the rest of a file that has been begun, and give it its name."""
         try:
-            _write(rest.descriptor, rest.data)
+            _write_rest(rest)
             try:
                 _name(rest.descriptor, path)
             except FileNotFoundError:  # its folder has gone since it was begun
@@ -335,6 +336,17 @@ def _write(descriptor: int, data: Bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[os.write(descriptor, view) :]
+
+
+def _write_rest(rest: Rest) -> None:
+    if not rest.places:
+        _write(rest.descriptor, rest.data)
+    view = memoryview(rest.data)
+    for start, size in rest.places:
+        part, view, at = view[:size], view[size:], start
+        while part:
+            written = os.pwrite(rest.descriptor, part, at)
+            part, at = part[written:], at + written
 
 
 def _name(descriptor: int, path: str) -> None:

@@ -22,7 +22,7 @@ from firn.model.schema import schema_to_json
 from firn.model.sorting import order_to_json
 from firn.model.table_properties import METADATA_COMPRESSION
 from firn.storage.content_digests import begun_digest, digest_of_bytes, digest_of_parts
-from firn.storage.grown_content import Beginning, Content, GrownContent
+from firn.storage.grown_content import Content, GrowingText, GrownContent, Stretch
 
 Codec = Literal["none", "gzip"]
 
@@ -39,6 +39,9 @@ GROWN_BYTES_MIN: Final = 128 * 1024
 """Bytes of snapshots from which on a metadata file is not put together before it is written, and of their log from
 which on it is a part of its own for the file's digest.
 """
+
+LOG_ROOM_BYTES: Final = 32 * 1024
+"""Room before a long log, for the snapshots of some fifty commits: so many do not move it."""
 
 PIECE_BYTES_MAX: Final = 64 * 1024
 """Bytes of a piece up to which what follows is joined to it."""
@@ -156,23 +159,38 @@ def encode_with_digest(metadata: TableMetadata, *, codec: Codec = "none") -> tup
         )
     )
     between, end = b"]," + changing[1:-1] + b',"snapshot-log":[', b"]}"
-    pieces = (*snapshots.pieces, between, *log.pieces, end)
     if codec != "none":
-        data = compressed(b"".join(pieces), codec=codec)
+        data = compressed(b"".join((*snapshots.pieces, between, *log.pieces, end)), codec=codec)
         return data, digest_of_bytes(data)
-    if log.size < GROWN_BYTES_MIN:
-        digest = _digest_of((between, *log.pieces, end), behind=snapshots).hexdigest()
-    else:
-        digest = digest_of_parts(
-            [
-                (snapshots.size, snapshots.digest),
-                (len(between), begun_digest(between)),
-                (log.size + len(end), _digest_of((end,), behind=log)),
-            ]
-        )
+    if log.size >= GROWN_BYTES_MIN:
+        return _with_long_log(snapshots, between, log, end, start=start)
+    behind = (between, *log.pieces, end)
+    digest = _digest_of(behind, behind=snapshots).hexdigest()
+    pieces = (*snapshots.pieces, *behind)
     if snapshots.size < GROWN_BYTES_MIN:
         return b"".join(pieces), digest
-    return GrownContent(snapshots.beginning, snapshots.size, pieces), digest
+    return GrownContent((Stretch(snapshots.text, 0, snapshots.size),), pieces), digest
+
+
+def _with_long_log(snapshots: _Grown, between: bytes, log: _Grown, end: bytes, *, start: bytes) -> tuple[Content, str]:
+    """The content of a file whose log stays where it was in the last one, as long as there is room before it.
+
+    Spaces fill the room. Its digest is of its parts, so that of both texts only what is new is digested.
+    """
+    needed = snapshots.size + len(between)
+    if not needed <= log.place <= needed + LOG_ROOM_BYTES:
+        log = msgspec.structs.replace(log, place=needed + LOG_ROOM_BYTES)
+        _grown_last.put((b"", start), log)
+    room = between + b" " * (log.place - needed)
+    digest = digest_of_parts(
+        [
+            (snapshots.size, snapshots.digest),
+            (len(room), begun_digest(room)),
+            (log.size + len(end), _digest_of((end,), behind=log)),
+        ]
+    )
+    stretches = (Stretch(snapshots.text, 0, snapshots.size), Stretch(log.text, log.place, log.size))
+    return GrownContent(stretches, (*snapshots.pieces, room, *log.pieces, end), log.place - needed), digest
 
 
 def is_kept_encoded(metadata: TableMetadata) -> bool:
@@ -200,7 +218,9 @@ class _Grown(msgspec.Struct, frozen=True, eq=False):
     pieces: tuple[bytes, ...]
     size: int
     digest: Any
-    beginning: Beginning
+    text: GrowingText
+    place: int = 0
+    """Where it begins in the last file."""
 
 
 class _GrownLast:
@@ -242,7 +262,7 @@ def _grown(start: bytes, items: Sequence[Any], encoded: Callable[[Any], Any], *,
     """`start` and the texts of `items`, from those that had the same start (and key) before, if they were the first."""
     before = _grown_last.pop((start, key))
     if before is None or not continues(items, before.items):
-        before = _Grown((), (start,), len(start), begun_digest(start), Beginning())
+        before = _Grown((), (start,), len(start), begun_digest(start), GrowingText())
     grown = before
     more = b",".join([bytes(encoded(item)) for item in items[len(before.items) :]])
     if more:
@@ -261,7 +281,13 @@ def _digest_of(pieces: Iterable[bytes], *, behind: _Grown) -> Any:
 def _appended(before: _Grown, items: Sequence[Any], more: bytes) -> _Grown:
     *pieces, last = before.pieces
     pieces += (last + more,) if len(last) + len(more) <= PIECE_BYTES_MAX else (last, more)
-    return _Grown(items, tuple(pieces), before.size + len(more), _digest_of((more,), behind=before), before.beginning)
+    return msgspec.structs.replace(
+        before,
+        items=items,
+        pieces=tuple(pieces),
+        size=before.size + len(more),
+        digest=_digest_of((more,), behind=before),
+    )
 
 
 def _texts(to_json: Callable[[Any], Any]) -> ByIdentity[list[msgspec.Raw]]:

@@ -15,16 +15,18 @@ FORGOTTEN: Final = "forgotten"
 
 
 class Continued(msgspec.Struct, frozen=True, array_like=True):
-    """A file of a request that begins as the last one did (see `firn.storage.begun_files`).
+    """A file of a request that has much of the last one (see `firn.storage.begun_files`).
 
-    `file` is its place in the request, `begun` the number of the file that holds the beginning: only the rest is in the
-    shared memory. Afterwards another is begun as `then`, with the first `then_bytes` of this.
+    `file` is its place in the request, `begun` the number of the file that holds what it has: only the rest is in the
+    shared memory, for the `places` (start and size, in order), behind the last of which the begun file has nothing.
+    Afterwards another is begun as `then`, with these `stretches` of this (start and size).
     """
 
     file: int
     begun: int | None
+    places: tuple[tuple[int, int], ...]
     then: int | None
-    then_bytes: int
+    stretches: tuple[tuple[int, int], ...]
 
 
 class Request(msgspec.Struct, frozen=True, array_like=True):

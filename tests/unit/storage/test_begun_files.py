@@ -13,7 +13,7 @@ import pytest
 from firn.model.errors import AlreadyExists, Unavailable
 from firn.storage.begun_files import BEGUN_MAX, FORGOTTEN_MAX, IDLE_S, Beginnings, BegunFile, BegunFiles
 from firn.storage.file_writes import ProcessWrites
-from firn.storage.grown_content import Beginning, GrownContent
+from firn.storage.grown_content import GrowingText, GrownContent, Stretch
 from firn.storage.local_files import LocalFiles
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="files without a name are Linux's")
@@ -22,19 +22,23 @@ OLD = b"snapshot," * 50_000
 JOURNAL = b"segment"
 
 
+def grown(text, size, pieces):
+    return GrownContent((Stretch(text, 0, size),), pieces)
+
+
 class Table:
     """Metadata that grows; what is handed to the process of each file is measured."""
 
     def __init__(self, folder):
         self.folder = folder
-        self.beginning = Beginning()
+        self.beginning = GrowingText()
         self.text = OLD
         self.version = 0
 
     def next(self):
         self.text += b"new,"
         self.version += 1
-        content = GrownContent(self.beginning, len(self.text), (OLD, self.text[len(OLD) :], b"rest %d" % self.version))
+        content = grown(self.beginning, len(self.text), (OLD, self.text[len(OLD) :], b"rest %d" % self.version))
         return [(f"{self.folder}/j{self.version}", JOURNAL), (f"{self.folder}/{self.version}.json", content)]
 
 
@@ -61,6 +65,47 @@ def check(files):
         assert LocalFiles().read(location, bytes_max=10**7) == bytes(content)
 
 
+def begun(number, text, size):
+    return BegunFile(number, (Stretch(text, 0, size),))
+
+
+class TwoTexts:
+    """Metadata with a second text that grows, behind as much room as is said."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.first, self.second = GrowingText(), GrowingText()
+        self.start, self.log = OLD, OLD[::-1]
+        self.version = 0
+
+    def next(self, *, second_at):
+        self.version += 1
+        new, between = b"new %d," % self.version, b"between %d," % self.version
+        self.start, self.log = self.start + new, self.log + new
+        spaces = second_at - len(self.start) - len(between)
+        pieces = (self.start[:99], self.start[99:], between + b" " * spaces, self.log, b"end %d" % self.version)
+        stretches = (Stretch(self.first, 0, len(self.start)), Stretch(self.second, second_at, len(self.log)))
+        content = GrownContent(stretches, pieces, spaces)
+        return [(f"{self.folder}/j{self.version}", JOURNAL), (f"{self.folder}/{self.version}.json", content)]
+
+
+async def test_a_second_text_stays_where_it_is_as_long_as_it_may(tmp_path):
+    table, room = TwoTexts(tmp_path), len(OLD) + 1_000
+    async with measured_writes() as (writes, handed):
+        for second_at in (room, room, room, room + 500, room + 500, room):
+            await writes.create_all(files := table.next(second_at=second_at))
+            check(files)
+        table.second, table.log = GrowingText(), b"short"
+        for _ in range(2):
+            await writes.create_all(files := table.next(second_at=room))
+            check(files)
+    whole, second = 2 * len(OLD), len(OLD)
+    assert handed[0] > whole
+    assert [size > second for size in handed[1:]] == [False, False, True, False, True, False, False]
+    assert max(handed[1], handed[2], handed[4], handed[7]) < 100
+    assert max(handed[3], handed[5]) < whole
+
+
 async def test_only_what_is_new_is_handed_over_and_every_file_is_whole(tmp_path):
     table, other = Table(tmp_path / "a"), Table(tmp_path / "b")
     async with measured_writes() as (writes, handed):
@@ -78,9 +123,9 @@ async def test_a_text_that_is_another_is_written_whole(tmp_path):
     table = Table(tmp_path)
     async with measured_writes() as (writes, handed):
         await writes.create_all(table.next())
-        table.beginning, table.text = Beginning(), OLD[:-9]
+        table.beginning, table.text = GrowingText(), OLD[:-9]
         files = table.next()
-        await writes.create_all([files[0], (files[1][0], GrownContent(table.beginning, 9, (OLD[9:], b"x")))])
+        await writes.create_all([files[0], (files[1][0], grown(table.beginning, 9, (OLD[9:], b"x")))])
     assert min(handed) > len(OLD) - 9
     assert (tmp_path / "2.json").read_bytes() == OLD[9:] + b"x"
 
@@ -89,7 +134,7 @@ async def test_what_the_process_has_forgotten_is_written_whole(tmp_path):
     table = Table(tmp_path)
     async with measured_writes() as (writes, handed):
         await writes.create_all(table.next())
-        writes._beginnings.put(table.beginning, BegunFile(4711, len(OLD)))
+        writes._beginnings.put(begun(4711, table.beginning, len(OLD)))
         files = table.next()
         await writes.create_all(files)
         check(files)
@@ -103,7 +148,7 @@ async def test_where_files_cannot_be_begun_they_are_soon_not_asked_for(tmp_path)
     async with measured_writes() as (writes, handed):
         for number in range(FORGOTTEN_MAX + 3):
             if writes._beginnings.number_of_another() is not None:
-                writes._beginnings.put(table.beginning, BegunFile(4711 + number, len(OLD)))
+                writes._beginnings.put(begun(4711 + number, table.beginning, len(OLD)))
             files = table.next()
             await writes.create_all(files)
             check(files)
@@ -143,30 +188,30 @@ async def test_a_name_that_is_taken_stays_what_it_is(tmp_path):
 
 def test_where_no_file_can_be_begun_there_is_none(tmp_path):
     files = BegunFiles()
-    files.announce(1).begin(f"{tmp_path}/not-there", 10)
+    files.announce(1).begin(f"{tmp_path}/not-there", [(0, 10)])
     (tmp_path / "short").write_bytes(b"123")
-    files.announce(2).begin(f"{tmp_path}/short", 10)
+    files.announce(2).begin(f"{tmp_path}/short", [(0, 10)])
     assert [files.take(1), files.take(2), files.take(3)] == [None, None, None]
 
 
 def test_a_tables_place_goes_to_another_when_it_has_been_idle():
     now = 0.0
     book = Beginnings(clock=lambda: now)
-    idle = Beginning()
-    for beginning in (idle, *(Beginning() for _ in range(BEGUN_MAX - 1))):
+    idle = GrowingText()
+    for text in (idle, *(GrowingText() for _ in range(BEGUN_MAX - 1))):
         number = book.number_of_another()
         assert number is not None
-        book.put(beginning, BegunFile(number, 10))
+        book.put(begun(number, text, 10))
     assert book.number_of_another() is None
     now = IDLE_S
     assert book.number_of_another() == BEGUN_MAX + 1
     assert book.given_up() == (1,)
     assert book.given_up() == ()
-    assert book.take(GrownContent(idle, 20, ())) is None
+    assert book.take(grown(idle, 20, ())) is None
 
 
 def test_what_is_longer_than_the_text_is_not_its_beginning():
-    book, beginning = Beginnings(), Beginning()
-    book.put(beginning, BegunFile(1, 10))
-    assert book.take(GrownContent(beginning, 9, ())) is None
+    book, text = Beginnings(), GrowingText()
+    book.put(begun(1, text, 10))
+    assert book.take(grown(text, 9, ())) is None
     assert book.given_up() == (1,)

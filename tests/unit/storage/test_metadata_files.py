@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
+from itertools import pairwise
 
 import pytest
 from msgspec.structs import replace
@@ -16,6 +17,7 @@ from firn.model.snapshot import Snapshot, SnapshotLogEntry
 from firn.storage.content_digests import is_digest_of, is_of_parts
 from firn.storage.grown_content import GrownContent
 from firn.storage.metadata_files import (
+    LOG_ROOM_BYTES,
     codec_for,
     codec_of,
     decode_metadata,
@@ -178,11 +180,38 @@ def test_long_metadata_begins_as_the_one_before_as_long_as_nothing_is_taken_away
     assert isinstance(shorter, GrownContent)
     assert isinstance(longer, GrownContent)
     assert isinstance(other, GrownContent)
-    assert shorter.beginning is longer.beginning
-    assert other.beginning is not longer.beginning
-    assert bytes(longer)[: shorter.begun_bytes] == bytes(shorter)[: shorter.begun_bytes]
-    for start in (0, 1, shorter.begun_bytes, len(longer) - 1, len(longer)):
-        assert b"".join(longer.behind(start)) == bytes(longer)[start:]
+    assert longer.continued(shorter.stretches) == shorter.stretches
+    assert other.continued(longer.stretches) == ()
+    assert patched(shorter, longer) == bytes(longer)
+
+
+def test_a_long_log_stays_where_it_is_until_there_is_no_room_before_it():
+    contents = [encode_with_digest(grown(count))[0] for count in range(5_000, 5_400, 3)]
+    stayed = 0
+    for before, now in pairwise(contents):
+        assert isinstance(before, GrownContent)
+        assert isinstance(now, GrownContent)
+        assert json.loads(bytes(now))["snapshot-log"][-1]["snapshot-id"] > 0
+        known = now.continued(before.stretches)
+        assert known in (before.stretches, before.stretches[:1])
+        assert patched(before, now) == bytes(now)
+        stayed += len(known) == 2
+        if len(known) == 2:
+            assert sum(len(piece) for _, some in now.rest(known) for piece in some) < 2_000
+        assert len(now) < sum(stretch.size for stretch in now.stretches) + 2_000 + LOG_ROOM_BYTES
+    assert 0 < len(contents) - 1 - stayed < 5
+
+
+def patched(before, now):
+    """What comes of a file with the stretches of `before`, and spaces between, when what is new is written to it."""
+    known = now.continued(before.stretches)
+    data = bytearray(b" " * known[-1].end)
+    for stretch in known:
+        data[stretch.start : stretch.end] = bytes(before)[stretch.start : stretch.end]
+    for start, some in now.rest(known):
+        new = b"".join(some)
+        data[start : start + len(new)] = new
+    return bytes(data)
 
 
 def test_a_long_log_is_a_part_of_its_own_and_whatever_part_changes_is_noticed():
