@@ -30,8 +30,11 @@ BEGUN_MAX: Final = 64
 IDLE_S: Final = 10.0
 """After so long without a commit a table's begun file may give way to another's."""
 
-SWAP_S: Final = 0.004
-"""How long a file is begun later than it could be: the swap that follows a write wants the disk and the processor."""
+SWAP_S: Final = 0.002
+"""How long what is done beside the commit path is put off: the swap that follows a write wants disk and processor."""
+
+TELLING_S: Final = 0.001
+"""How long a file is begun later still: outcomes are told then. Nearly always it is done when the next batch comes."""
 
 FORGOTTEN_MAX: Final = 3
 """After so many files that could not be begun no more are asked for: there are file systems without nameless files."""
@@ -115,7 +118,7 @@ class Announced:
 
     def begin(self, path: str, stretches: Sequence[tuple[int, int]]) -> None:
         """Begin it with stretches (start, size) of a file. Where that cannot be, there is none to be taken."""
-        self._wanted.wait(SWAP_S)
+        self._wanted.wait(TELLING_S)
         try:
             self._begun.set_result(_copy_of(path, stretches))
         except OSError:

@@ -64,17 +64,16 @@ class _Service:
                     if one.then is not None and reply.error is None
                 ]
                 self._connection.send(msgspec.msgpack.encode(reply))
+                time.sleep(SWAP_S)
+                if reply.error is None:
+                    self._restock(request)
                 for file, path, stretches in announced:
                     file.begin(path, stretches)
                 for number in request.given_up:
                     self._begun.drop(number)
-                if reply.error is None:
-                    self._prepare_for_another(request)
 
-    def _prepare_for_another(self, request: Request) -> None:
-        """Make files for a request like this one, once the swap that follows it is over."""
-        if not request.continued:
-            time.sleep(SWAP_S)  # else that was waited for already
+    def _restock(self, request: Request) -> None:
+        """Make files for a request like this one: all but those that are begun for it."""
         begun = {one.file for one in request.continued if one.then is not None}
         self._spare.restock(_folder_of(request, file) for file in range(len(request.locations)) if file not in begun)
 
