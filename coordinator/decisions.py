@@ -35,7 +35,7 @@ CHECKPOINT_INTENTS: Final = 10_000
 CHECKPOINTS_KEPT_MIN: Final = 2
 """Checkpoints whose ids stay in memory in any case: intents of one time do not come in the order of their ids."""
 
-RECENT_BYTES: Final = 450
+RECENT_BYTES: Final = 600
 """What an intent takes that was decided since the last checkpoint, about, with a segment of its own."""
 
 

@@ -17,6 +17,7 @@ from firn.coordinator.readability import read_whole
 from firn.coordinator.workshop import Workshop
 from firn.model.errors import FirnError, NotFound, Unavailable
 from firn.model.trouble import Trouble
+from firn.storage.malloc_settings import give_holes_back
 
 IDLE_SWEEP_S = 30.0
 """How often idle lanes are dropped; their state is read again when an intent comes."""
@@ -195,9 +196,13 @@ class Lanes:
         return list(self._lanes)
 
     async def sweep(self) -> None:
-        """Drop lanes that have nothing to do, until cancelled. What cannot be read is not forgotten, but looked at."""
+        """Drop lanes that have nothing to do, until cancelled. What cannot be read is not forgotten, but looked at.
+
+        And give memory back that is free between what is not.
+        """
         while True:
             await asyncio.sleep(IDLE_SWEEP_S)
+            await asyncio.to_thread(give_holes_back)
             await self.retire({table for table, lane in self._lanes.items() if lane.idle})
             for table in list(self._unreadable):
                 await self._look_again(table)

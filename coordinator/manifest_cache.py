@@ -10,8 +10,11 @@ from typing import Final
 from firn.model.manifest import ManifestEntry, ManifestFile
 from firn.storage.packed_entries import PackedEntries
 
-_DECODED_FACTOR: Final = 20
-"""Bytes of decoded entries for each byte of a manifest file: an estimate (deflate, then Python objects)."""
+_DECODED_ENTRY_BYTES: Final = 800
+"""What a decoded entry takes beside its metrics."""
+
+_METRIC_BYTES: Final = 65
+"""What one column's count or bound takes, decoded."""
 
 _MANIFEST_OVERHEAD_BYTES: Final = 1_000
 """What a manifest takes beside its entries: its name, its place here, numbers. Most hold a file or two."""
@@ -46,7 +49,7 @@ class ManifestCache:
 
     def keep_decoded(self, manifest: ManifestFile, entries: Sequence[ManifestEntry]) -> None:
         """Keep entries with what they inherit from `manifest`."""
-        self._keep(_key(manifest), manifest.manifest_length * _DECODED_FACTOR, entries)
+        self._keep(_key(manifest), sum(map(_memory_of, entries)), entries)
 
     def _get(self, key: _Key) -> PackedEntries | Sequence[ManifestEntry] | None:
         with self._lock:
@@ -70,6 +73,17 @@ class ManifestCache:
             while self._bytes > self._bytes_max:
                 _, (freed, _) = self._kept.popitem(last=False)
                 self._bytes -= freed
+
+
+def _memory_of(entry: ManifestEntry) -> int:
+    """Bytes of a decoded entry, about."""
+    file = entry.data_file
+    by_column = (
+        file.column_sizes, file.value_counts, file.null_value_counts, file.nan_value_counts, file.lower_bounds,
+        file.upper_bounds,
+    )  # fmt: skip
+    metrics = sum(len(values) for values in by_column if values is not None)
+    return _DECODED_ENTRY_BYTES + _METRIC_BYTES * metrics + len(file.encoded or b"")
 
 
 def _key(manifest: ManifestFile) -> _Key:

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from firn.storage.malloc_settings import TRIM_THRESHOLD_BYTES
+from firn.storage.malloc_settings import TRIM_THRESHOLD_BYTES, UNUSED_BYTES_MIN
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="glibc's settings")
 
@@ -63,3 +63,37 @@ def test_what_the_environment_says_is_left_alone():
         pytest.skip("another C library than glibc")
     assert set(made) == {"MALLOC_ARENA_MAX", "MALLOC_MMAP_THRESHOLD_"}
     assert kept > 10 * MEGABYTE
+
+
+HOLES = """
+from firn.storage.malloc_settings import give_holes_back
+import sys
+
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * 4096
+
+def freed(count):
+    some = [b"x" * 50_000 for _ in range(count)]
+    return some[::2]
+
+def look(count):
+    kept = freed(count)
+    before = resident()
+    unused = give_holes_back()
+    print(unused, before - resident(), all(one == b"x" * 50_000 for one in kept))
+
+look(100)
+look(2_000)
+"""
+
+
+def test_holes_are_given_back_where_there_are_many():
+    done = subprocess.run([sys.executable, "-c", HOLES], capture_output=True, text=True, check=True, timeout=60)
+    (few, few_back, few_whole), (many, many_back, many_whole) = (line.split() for line in done.stdout.splitlines())
+    if few == "0":
+        pytest.skip("another C library than glibc 2.33 and later")
+    assert int(few) < UNUSED_BYTES_MIN < int(many)
+    assert int(few_back) < MEGABYTE
+    assert int(many_back) > 30 * MEGABYTE
+    assert few_whole == many_whole == "True"
