@@ -12,6 +12,7 @@ import os
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,14 @@ import msgspec
 import redis
 from kazoo.client import KazooClient
 
+from tests.bench.measurement import median
+
 INTENT_BYTES = 2_000
 OUTCOME_BYTES = 300
 POINTER_BYTES = 500
 GROUP = "bare"
 WARM_UP_S = 1.0
+STAGES = ("take", "write", "swap", "tell")
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,9 +43,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """How long each commit took."""
+    """How long each commit took, and how long each of its stages did at the median."""
 
     latencies_ms: list[float]
+    stages_ms: dict[str, float]
 
 
 def measure(plan: Plan) -> Result:
@@ -53,7 +58,11 @@ def measure(plan: Plan) -> Result:
         lanes = [_Lane(plan, f"{plan.name}-{number}", client) for number in range(plan.lanes)]
         taken = list(threads.map(lambda lane: lane.run(ends_at - plan.seconds, ends_at), lanes))
     client.stop()
-    return Result(latencies_ms=[ms for of_lane in taken for ms in of_lane])
+    commits = [commit for of_lane in taken for commit in of_lane]
+    return Result(
+        latencies_ms=list(map(sum, commits)),
+        stages_ms={stage: median(times) for stage, times in zip(STAGES, zip(*commits, strict=True), strict=True)},
+    )
 
 
 class _Lane:
@@ -71,26 +80,37 @@ class _Lane:
         zookeeper.create(self._pointer, bytes(POINTER_BYTES))
         self._version = 0
 
-    def run(self, measure_from: float, ends_at: float) -> list[float]:
-        """Milliseconds of each commit that began in that time."""
+    def run(self, measure_from: float, ends_at: float) -> list[tuple[float, ...]]:
+        """Milliseconds of each stage of each commit that began in that time."""
         taken = []
         while (began := time.monotonic()) < ends_at:
-            self._commit()
+            entry = self._take()
+            delivered = time.monotonic()
+            self._write()
+            written = time.monotonic()
+            self._swap()
+            swapped = time.monotonic()
+            self._tell(entry)
             if began >= measure_from:
-                taken.append((time.monotonic() - began) * 1000)
+                times = (began, delivered, written, swapped, time.monotonic())
+                taken.append(tuple((after - before) * 1000 for before, after in pairwise(times)))
         return taken
 
-    def _commit(self) -> None:
+    def _take(self) -> Any:
         self._redis.xadd(self._intents, {"intent": bytes(INTENT_BYTES)})
         taken: Any = self._redis.xreadgroup(GROUP, "bare", {self._intents: ">"}, block=1000)
         ((_, ((entry, _),)),) = taken
-        self._write()
+        return entry
+
+    def _swap(self) -> None:
         multi = self._zookeeper.transaction()
         multi.check(self._lock, 0)
         multi.set_data(self._pointer, bytes(POINTER_BYTES), self._version)
         found = multi.commit()
         assert not any(isinstance(one, Exception) for one in found), found
         self._version += 1
+
+    def _tell(self, entry: Any) -> None:
         pipeline = self._redis.pipeline(transaction=False)
         pipeline.xadd(self._replies, {"outcome": bytes(OUTCOME_BYTES)}, maxlen=10, approximate=False)
         pipeline.xack(self._intents, GROUP, entry)

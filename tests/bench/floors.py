@@ -38,18 +38,18 @@ def floors(options: Options) -> list[Measurement]:
     return [
         measured(
             "floor-one-writer", value=median(one.latencies_ms), unit="ms", peer=median(bare_one.latencies_ms),
-            peer_name=PEER, target=None, n=one.committed, note=_note(one_sizes), failures=one.failures,
+            peer_name=PEER, target=None, n=one.committed, note=_note(one_sizes, bare_one), failures=one.failures,
         ),
         measured(
             "floor-writers-16", value=some.rate, unit="commits/s",
             peer=WRITERS * len(bare_some.latencies_ms) / options.seconds,
-            peer_name=f"{PEER}, once for {WRITERS} commits", target=None, n=some.committed, note=_note(some_sizes),
-            failures=some.failures,
+            peer_name=f"{PEER}, once for {WRITERS} commits", target=None, n=some.committed,
+            note=_note(some_sizes, bare_some), failures=some.failures,
         ),
         measured(
             "floor-tables-64", value=many.rate, unit="commits/s",
             peer=sum(len(bare.latencies_ms) for bare in bare_many) / options.seconds, peer_name=PEER, target=None,
-            n=many.committed, note=_note(small), failures=many.failures,
+            n=many.committed, note=_note(small, *bare_many), failures=many.failures,
         ),
     ]  # fmt: skip
 
@@ -64,8 +64,12 @@ def _one_table(
     return ours, sizes, bare
 
 
-def _note(sizes: tuple[int, ...]) -> str:
-    return f"files of {', '.join(f'{size:,}' for size in sizes)} bytes a commit, each synced"
+def _note(sizes: tuple[int, ...], *bare: bare_commits.Result) -> str:
+    """What a bare commit wrote, and how long it was at what."""
+    stages = ", ".join(
+        f"{stage} {sum(one.stages_ms[stage] for one in bare) / len(bare):.2f}" for stage in bare_commits.STAGES
+    )
+    return f"files of {', '.join(f'{size:,}' for size in sizes)} bytes a commit, each synced; bare: {stages} ms"
 
 
 def _sizes(location: Path) -> tuple[int, ...]:
