@@ -21,15 +21,16 @@ T_co = TypeVar("T_co", covariant=True)
 class LongTuple(Sequence[T_co]):
     """The items of three tuples, in order. Equal to a tuple of the same items."""
 
-    __slots__ = ("back", "front", "long")
+    __slots__ = ("_size", "back", "front", "long")
 
     def __init__(self, long: tuple[T_co, ...], *, front: tuple[T_co, ...] = (), back: tuple[T_co, ...] = ()) -> None:
         self.front = front
         self.long = long
         self.back = back
+        self._size = len(front) + len(long) + len(back)
 
     def __len__(self) -> int:
-        return len(self.front) + len(self.long) + len(self.back)
+        return self._size
 
     def __iter__(self) -> Iterator[T_co]:
         return chain(self.front, self.long, self.back)

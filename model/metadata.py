@@ -88,9 +88,9 @@ class TableMetadata(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def snapshot_by_id(self, snapshot_id: int) -> Snapshot | None:
         """The snapshot with that id, None when it expired or never was."""
         found = self._snapshots.get(snapshot_id)
-        if found is None or len(self._snapshots) == len(self.snapshots):
+        if found is None or found.sequence_number <= self.last_sequence_number:
             return found
-        return found if found.sequence_number <= self.last_sequence_number else None  # else one that followed on this
+        return found if len(self._snapshots) == len(self.snapshots) else None  # else one that followed on this
 
     @property
     def current_schema(self) -> Schema:
