@@ -41,16 +41,23 @@ QUEUE_MAX: Final = 1_000
 PACE_S: Final = 0.05
 """How long what lands is gathered: a busy table's reservations are read so often, not after each of its commits."""
 
+TABLES_AT_ONCE: Final = 64
+"""Tables whose reservations are asked for together: with many busy ones a round trip for each would be too slow, and
+what landed would be kept meanwhile.
+"""
+
 INTENTS_LISTED_MAX: Final = 20
 
 
 class Landing(msgspec.Struct, frozen=True, eq=False):
     """A batch that was committed: what it did, and by whom. `under` are reservations by the intents that named them.
 
-    `at` is when, by the monotonic clock (s).
+    `at` is when, by the monotonic clock (s). Not all of what it was replayed on: that is more than what it did.
     """
 
-    working: Working
+    table: str
+    metadata: TableMetadata | None
+    snapshots: tuple[DraftSnapshot, ...]
     segment: Segment
     under: dict[str, str]
     at: float
@@ -82,7 +89,8 @@ class Disturbances:
         intents = [pending.decoded.intent for pending in pendings]
         under = {i.intent_id: i.reservation_id for i in intents if i.reservation_id is not None}
         if working.snapshots or under:
-            self._queue.append(Landing(working, segment, under, time.monotonic()))
+            changes = working.metadata, tuple(working.snapshots)
+            self._queue.append(Landing(working.table, *changes, segment, under, time.monotonic()))
             self._arrived.set()
 
     async def run(self) -> None:
@@ -94,12 +102,17 @@ class Disturbances:
             landings: dict[str, list[Landing]] = {}
             while self._queue:
                 landing = self._queue.popleft()
-                landings.setdefault(landing.working.table, []).append(landing)
-            for table, of_table in landings.items():
-                try:
-                    await self._look_at(table, of_table)
-                except (FirnError, OSError) as error:
-                    self._log.warning("reservations not looked at", table=table, reason=str(error))
+                landings.setdefault(landing.table, []).append(landing)
+            tables = list(landings)
+            for first in range(0, len(tables), TABLES_AT_ONCE):
+                some = tables[first : first + TABLES_AT_ONCE]
+                await asyncio.gather(*(self._try_to_look_at(table, landings.pop(table)) for table in some))
+
+    async def _try_to_look_at(self, table: str, landings: Sequence[Landing]) -> None:
+        try:
+            await self._look_at(table, landings)
+        except (FirnError, OSError) as error:
+            self._log.warning("reservations not looked at", table=table, reason=str(error))
 
     async def _look_at(self, table: str, landings: Sequence[Landing]) -> None:
         board = await self._reservations.of(table)
@@ -127,10 +140,10 @@ class Disturbances:
             await self._streams.publish([msgspec.json.encode(event) for event in events])
 
     def _disturbance(self, reservation: Reservation, landing: Landing) -> Disturbance | None:
-        metadata = landing.working.metadata
+        metadata = landing.metadata
         if metadata is None:
             return None
-        for draft in landing.working.snapshots:
+        for draft in landing.snapshots:
             others = [one for one in draft.intent_ids if landing.under.get(one) != reservation.reservation_id]
             if not others or _is_in_base(draft, reservation, metadata):
                 continue
