@@ -17,6 +17,7 @@ from typing import Final
 import msgspec
 
 from firn.coordinator.lanes import Lanes
+from firn.model.intent_codec import DecodedIntent
 from firn.model.sharding import shard_of
 from firn.storage.intent_streams import FIRST_ID, Delivered, Entry, IntentStreams, id_after, id_order
 
@@ -55,11 +56,15 @@ class _Sweep(msgspec.Struct):
     min_idle_ms: int = 0
 
 
+Due = tuple[str | None, Entry]
+"""An entry that goes to a lane, with its table; None when it is none of this shard, or none at all."""
+
+
 class Backlog:
     """One owned shard's backlog, taken up page by page.
 
     `accept` hands an entry, which counts as under way, to its lane, or sets it aside; what it returns, if anything, is
-    to be awaited. Entries that were delivered
+    to be awaited. It is told what `read_ahead` has made of the entry, which may be nothing. Entries that were delivered
     `suspect_after` times and never decided are handed over one by one, each when the one before is settled (or has
     been at it for `SUSPECT_S`): the one that takes daemons down then becomes poison alone.
     """
@@ -72,7 +77,8 @@ class Backlog:
         streams: IntentStreams,
         lanes: Lanes,
         consumer: str,
-        accept: Callable[[Entry], Awaitable[None] | None],
+        read_ahead: Callable[[Sequence[Entry]], Awaitable[Sequence[DecodedIntent | None]]],
+        accept: Callable[[Entry, DecodedIntent | None], Awaitable[None] | None],
         suspect_after: int,
     ) -> None:
         self.shard = shard
@@ -84,6 +90,7 @@ class Backlog:
         self._streams = streams
         self._lanes = lanes
         self._consumer = consumer
+        self._read_ahead = read_ahead
         self._accept = accept
         self._suspect_after = suspect_after
         self._suspect: str | None = None
@@ -110,6 +117,11 @@ class Backlog:
         """Those of them that are held back because their tables are paused."""
         return sum(mark.count for table, mark in self._marks.items() if self._lanes.is_paused(table))
 
+    @property
+    def sweeps(self) -> bool:
+        """Whether `step` has anything to do, or will have."""
+        return self._everything is not None or self._refill is not None or bool(self._marks)
+
     def start_over(self) -> None:
         """Look at all that is pending, before anything new: the shard was taken over, or a reply got lost."""
         self.caught_up = False
@@ -122,29 +134,47 @@ class Backlog:
         if self._everything is None:
             self._everything = _Sweep(FIRST_ID, min_idle_ms=min_idle_ms)
 
-    async def offer(self, entries: Sequence[Entry]) -> Sequence[Entry]:
-        """Take entries that were handed out for the first time: into their lanes, or not yet.
-
-        Those that are left, when the shard is given up meanwhile.
+    def admit(self, entries: Sequence[Entry]) -> list[Due]:
+        """Of entries that were handed out for the first time, those that go to their lanes now: they count as under
+        way. The others are held back.
         """
-        for at, entry in enumerate(entries):
-            if self.given_up:
-                return entries[at:]
+        due: list[Due] = []
+        for entry in entries:
             if self._lanes.under_way(self.shard, entry.entry_id):
                 continue
             table = self._table_of(entry)
             if table is not None and (table in self._marks or not self._lanes.has_room(table)):
                 self._hold_back(table, entry.entry_id)
-                continue
-            self._lanes.admit(self.shard, entry.entry_id, table=table, size=_size(entry))
-            try:
-                rest = self._accept(entry)
+            else:
+                self._admit(due, table, entry)
+        return due
+
+    async def hand_over(self, due: list[Due], read: Sequence[DecodedIntent | None]) -> list[Entry]:
+        """Hand admitted entries to their lanes; `read` is what is known of each.
+
+        Those that are left when the shard is given up meanwhile do not count as under way any more, and neither do
+        those that are left after an error.
+        """
+        done = 0
+        try:
+            for (_, entry), intent in zip(due, read, strict=True):
+                if self.given_up:
+                    break
+                rest = self._accept(entry, intent)
                 if rest is not None:
                     await rest
-            except BaseException:
-                self._lanes.settled([(self.shard, entry.entry_id)])
-                raise
-        return ()
+                done += 1
+        finally:
+            self.let_go(due[done:])
+        return [entry for _, entry in due[done:]]
+
+    def let_go(self, due: Sequence[Due]) -> None:
+        """These admitted entries will not be handed over."""
+        self._lanes.settled([(self.shard, entry.entry_id) for _, entry in due])
+
+    def _admit(self, due: list[Due], table: str | None, entry: Entry) -> None:
+        self._lanes.admit(self.shard, entry.entry_id, table=table, size=len(entry.payload or b""))
+        due.append((table, entry))
 
     async def step(self) -> bool:
         """Look at one page of each pass that is under way; False when there is none, or nothing that has room."""
@@ -195,28 +225,26 @@ class Backlog:
         return True
 
     async def _look_at(self, found: list[Delivered], sweep: _Sweep) -> None:
-        due: list[tuple[str | None, Entry]] = []
+        due: list[Due] = []
         try:
             for entry in await self._streams.read_again(self.shard, found, consumer=self._consumer):
                 table = self._table_of(entry)
                 if table is None or self._is_due(table, entry, sweep):
                     if entry.deliveries >= self._suspect_after:
                         self._suspect, self._suspect_since = entry.entry_id, time.monotonic()
-                    self._lanes.admit(self.shard, entry.entry_id, table=table, size=_size(entry))
-                    due.append((table, entry))
+                    self._admit(due, table, entry)
             inherited = [entry for _, entry in due if id_order(entry.entry_id) <= id_order(self._inherited_to)]
             counted = await self._streams.count_delivery(self.shard, inherited, consumer=self._consumer)
             due[: len(counted)] = [(table, entry) for (table, _), entry in zip(due, counted, strict=False)]
-            while due:
-                table, entry = due[0]
-                rest = self._accept(entry)
-                if rest is not None:
-                    await rest
-                del due[0]
-                if sweep.tables and table in self._marks:
+            read = await self._read_ahead([entry for _, entry in due])
+        except BaseException:
+            self.let_go(due)
+            raise
+        left = await self.hand_over(due, read)
+        if sweep.tables:
+            for table, _ in due[: len(due) - len(left)]:
+                if table in self._marks:
                     self._marks[table].count = max(0, self._marks[table].count - 1)
-        finally:
-            self._lanes.settled([(self.shard, entry.entry_id) for _, entry in due])  # what was not handed over
 
     def _is_due(self, table: str, entry: Entry, sweep: _Sweep) -> bool:
         """Whether an entry that is in no lane goes into its lane now; it is remembered if it does not."""
@@ -269,8 +297,3 @@ def _own_table(name: bytes, shard: int, shards: int) -> str | None:
     """The table of this name in ASCII, if its intents travel on this shard."""
     table = name.decode()
     return table if shard_of(table, shards=shards) == shard else None
-
-
-def _size(entry: Entry) -> int:
-    """Bytes that an entry takes of the buffer."""
-    return len(entry.payload or b"")

@@ -17,6 +17,7 @@ from firn.coordinator.config import Settings
 from firn.coordinator.disturbances import Disturbances
 from firn.coordinator.http_server import Health, HttpServer
 from firn.coordinator.intake import Intake
+from firn.coordinator.intent_reader import IntentReader
 from firn.coordinator.kept_states import KeptStates
 from firn.coordinator.lane_threads import LaneThreads
 from firn.coordinator.lanes import Lanes
@@ -74,6 +75,7 @@ class Daemon:
         streams: IntentStreams,
         files: FileStore,
         writes: FileWrites | None = None,
+        reader: IntentReader | None = None,
         wall_ms: Callable[[], int] = wall_clock_ms,
     ) -> None:
         limits, self.member = settings.limits, settings.daemon_id
@@ -145,7 +147,7 @@ class Daemon:
         )
         self.intake = Intake(
             streams, self.lanes, self.publisher, consumer=self.member, shards=settings.daemon.shards,
-            owned=self.ownership.owned, metrics=self.metrics, limits=limits,
+            owned=self.ownership.owned, metrics=self.metrics, limits=limits, reader=reader,
         )  # fmt: skip
         self.intake.announcement = msgspec.json.encode(
             SharedSettings(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import groupby
 from operator import attrgetter
@@ -12,7 +12,9 @@ from operator import attrgetter
 import msgspec
 import structlog
 
-from firn.coordinator.backlog import Backlog
+from firn.coordinator.backlog import Backlog, Due
+from firn.coordinator.cancellation import cancel_all
+from firn.coordinator.intent_reader import IntentReader
 from firn.coordinator.lanes import Lanes
 from firn.coordinator.metrics import Metrics
 from firn.coordinator.pending import Pending
@@ -49,9 +51,9 @@ COMPLAINT_S = 60.0
 
 
 class Intake:
-    """Takes entries for one daemon. `owned` says which shards are its own now."""
+    """Takes entries for one daemon. `owned` says which shards are its own now, `reader` reads many at once."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it works with
         self,
         streams: IntentStreams,
         lanes: Lanes,
@@ -62,6 +64,7 @@ class Intake:
         owned: Callable[[], list[int]],
         metrics: Metrics,
         limits: Limits,
+        reader: IntentReader | None = None,
     ) -> None:
         self._streams = streams
         self._reply_prefix = streams.names.replies
@@ -72,8 +75,10 @@ class Intake:
         self._owned = owned
         self._metrics = metrics
         self._limits = limits
+        self._reader = reader
         self.announcement = msgspec.json.encode(SharedSettings(shards=shards))
         self._backlogs: dict[int, Backlog] = {}
+        self._handing_over: asyncio.Task[None] | None = None
         self._epoch = ""
         self._groups_seen = -1
         self._janitor_at = 0.0
@@ -97,6 +102,13 @@ class Intake:
 
         A reply that got lost may have handed entries out, so after a failure they are looked for.
         """
+        try:
+            await self._take_and_take()
+        finally:
+            if self._handing_over is not None:
+                await cancel_all([self._handing_over])
+
+    async def _take_and_take(self) -> None:
         while not self._stopping:
             try:
                 await self._round()
@@ -129,6 +141,8 @@ class Intake:
             await self._measure()
         for shard in self._lanes.given_up() & self._backlogs.keys():
             self._backlogs[shard].start_over()
+        if any(backlog.sweeps for backlog in self._backlogs.values()):
+            await self._handed_over()  # what came first goes first
         stepped = [await backlog.step() for backlog in list(self._backlogs.values())]
         held_back = sum(backlog.tables for backlog in self._backlogs.values())
         ready = [backlog.shard for backlog in self._backlogs.values() if backlog.caught_up]
@@ -137,14 +151,47 @@ class Intake:
             return
         block_ms = 0 if any(stepped) else HELD_BLOCK_MS if held_back else BLOCK_MS
         taken = await self._streams.take(ready, consumer=self._consumer, count=TAKE_COUNT, block_ms=block_ms)
+        await self._handed_over()
+        admitted: list[tuple[Backlog, list[Due]]] = []
         for shard, entries in groupby(taken, key=attrgetter("shard")):
-            page = list(entries)
             backlog = self._backlogs.get(shard)
-            # The shard was given up while these were asked for. Whoever has it now may have looked for what is pending
-            # already, and would find the entries minutes later: they are added anew instead.
-            for entry in page if backlog is None else await backlog.offer(page):
-                await self._streams.move(entry, to_shard=shard)
-                self._metrics.moved.inc()
+            if backlog is None:
+                await self._give_back(list(entries))
+            else:
+                admitted.append((backlog, backlog.admit(list(entries))))
+        payloads = [entry.payload or b"" for _, due in admitted for _, entry in due]
+        if self._reader is not None and self._reader.takes(payloads):  # the next page is taken meanwhile
+            self._handing_over = asyncio.create_task(self._hand_over(admitted), name="intake hands over")
+        else:
+            await self._hand_over(admitted)
+
+    async def _handed_over(self) -> None:
+        """Wait until the last page is in its lanes. Raises what went wrong with it."""
+        if self._handing_over is not None:
+            task, self._handing_over = self._handing_over, None
+            await task
+
+    async def _hand_over(self, admitted: list[tuple[Backlog, list[Due]]]) -> None:
+        """Hand a page over to the lanes."""
+        try:
+            read = await self._read_ahead([entry for _, due in admitted for _, entry in due])
+            while admitted:
+                backlog, due = admitted.pop(0)
+                known, read = read[: len(due)], read[len(due) :]
+                await self._give_back(await backlog.hand_over(due, known))
+        finally:
+            for backlog, due in admitted:
+                backlog.let_go(due)
+
+    async def _give_back(self, entries: Sequence[Entry]) -> None:
+        """The shard of these was given up while they were asked for.
+
+        Whoever has it now may have looked for what is pending already, and would find the entries minutes later: they
+        are added anew instead.
+        """
+        for entry in entries:
+            await self._streams.move(entry, to_shard=entry.shard)
+            self._metrics.moved.inc()
 
     def _follow(self, shards: list[int]) -> None:
         """Have a backlog for each owned shard, and for no other."""
@@ -154,7 +201,8 @@ class Intake:
                 self._publisher.refusals.took_over(shard)
                 self._backlogs[shard] = Backlog(
                     shard, shards=self._shards, streams=self._streams, lanes=self._lanes, consumer=self._consumer,
-                    accept=self._accept, suspect_after=max(2, self._limits.deliveries_max // 2),
+                    read_ahead=self._read_ahead, accept=self._accept,
+                    suspect_after=max(2, self._limits.deliveries_max // 2),
                 )  # fmt: skip
 
     async def _check_epoch(self) -> None:
@@ -166,6 +214,7 @@ class Intake:
         await self._streams.announce(self.announcement)
         self._groups_seen = seen
         if self._epoch and epoch != self._epoch:
+            await self._handed_over()
             self._log.error(
                 "queue emptied", old_epoch=self._epoch, new_epoch=epoch,
                 hint="Redis lost its data: undecided intents are gone until their writers resubmit them",
@@ -193,14 +242,22 @@ class Intake:
         self._metrics.paused_intents.set(paused)
         self._metrics.held_back_intents.set(sum(backlog.entries for backlog in self._backlogs.values()) - paused)
 
-    def _accept(self, entry: Entry) -> Awaitable[None] | None:
-        """Hand an entry, which counts as under way, to its lane, or set it aside.
+    async def _read_ahead(self, entries: Sequence[Entry]) -> Sequence[DecodedIntent | None]:
+        """What the process that reads intents makes of these; None for each that is left to `_decode`."""
+        if self._reader is None:
+            return [None] * len(entries)
+        return await self._reader.read_ahead([entry.payload or b"" for entry in entries])
+
+    def _accept(self, entry: Entry, read: DecodedIntent | None) -> Awaitable[None] | None:
+        """Hand an entry, which counts as under way, to its lane, or set it aside; `read` is what it says, if known.
 
         What is returned is to be awaited: then that takes a while, as next to no entry's does.
         """
         if entry.deliveries > 2 * self._limits.deliveries_max:
             self._set_aside_unread(entry)
             return None
+        if read is not None:
+            return self._put(entry, read)
         if entry.payload is not None and len(entry.payload) > LONG_DECODE_BYTES:
             return self._accept_long(entry)
         try:
@@ -208,7 +265,7 @@ class Intake:
         except InvalidIntent as error:
             self._refuse(entry, error)
             return None
-        return self._hand_over(entry, decoded)
+        return self._put(entry, decoded)
 
     async def _accept_long(self, entry: Entry) -> None:
         try:
@@ -216,11 +273,11 @@ class Intake:
         except InvalidIntent as error:
             self._refuse(entry, error)
             return
-        rest = self._hand_over(entry, decoded)
+        rest = self._put(entry, decoded)
         if rest is not None:
             await rest
 
-    def _hand_over(self, entry: Entry, decoded: DecodedIntent) -> Awaitable[None] | None:
+    def _put(self, entry: Entry, decoded: DecodedIntent) -> Awaitable[None] | None:
         home = shard_of(decoded.intent.table, shards=self._shards)
         if home != entry.shard:
             return self._move(entry, home)

@@ -86,10 +86,9 @@ def decode_intent(payload: bytes, *, limits: Limits, reply_prefix: str = REPLY_S
             rule="intent-too-large",
             hint="split the files over several intents",
         )
-    own = _in_own_spelling(payload, depth_max=limits.json_depth_max)
+    own = decode_own_append(payload, limits=limits, reply_prefix=reply_prefix)
     if own is not None:
-        intent, digest = own
-        return DecodedIntent(_checked(intent, limits, reply_prefix), _as_claimed(intent, digest), len(payload))
+        return own
     try:
         obj = strict_json.loads(
             payload, where="intent", bytes_max=limits.intent_bytes_max, depth_max=limits.json_depth_max
@@ -101,6 +100,19 @@ def decode_intent(payload: bytes, *, limits: Limits, reply_prefix: str = REPLY_S
     except msgspec.ValidationError as error:
         raise _explained(str(error)) from error
     return DecodedIntent(_checked(other, limits, reply_prefix), _as_claimed(other, digest_of(other)), len(payload))
+
+
+def decode_own_append(
+    payload: bytes, *, limits: Limits, reply_prefix: str = REPLY_STREAM_PREFIX
+) -> DecodedIntent | None:
+    """As `decode_intent`, but None for anything but an append that is spelled as `encode_intent` spells it."""
+    if len(payload) > limits.intent_bytes_max:
+        return None
+    own = _in_own_spelling(payload, depth_max=limits.json_depth_max)
+    if own is None:
+        return None
+    intent, digest = own
+    return DecodedIntent(_checked(intent, limits, reply_prefix), _as_claimed(intent, digest), len(payload))
 
 
 def _in_own_spelling(payload: bytes, *, depth_max: int) -> tuple[Append, str] | None:

@@ -50,6 +50,10 @@ class SharedArena:
             return start
         return None
 
+    def memory(self, start: int) -> memoryview:
+        """The place that begins at `start`, as long as it is not given back."""
+        return memoryview(self._memory)[start : start + self._taken[start]]
+
     def give_back(self, start: int) -> None:
         """What begins at `start` is no longer read by anybody."""
         size = self._taken.pop(start)

@@ -14,7 +14,38 @@ from firn.model.content_file import unpartitioned
 from firn.model.errors import InvalidInput
 from firn.model.intent import ContentFile, CountMap, ValueMap
 from firn.storage.column_maps import EMPTY, NULL, SOME, Columns, columns_of, encode_int, encode_list
+from firn.storage.encoded_metrics import require_encoded
 from firn.storage.manifest_bytes import encode_metrics
+
+
+class EncodedFile(ContentFile, frozen=True, kw_only=True, gc=False):
+    """A data file with `encoded` metrics that firn has made or checked: nobody need look at them again."""
+
+
+def encoded_file(file: ContentFile) -> EncodedFile:
+    """The same data file with its metrics as bytes, made or checked.
+
+    Raises InvalidIntent or InvalidInput for metrics with which something is wrong; the file as it is says what.
+    """
+    if file.encoded is None:
+        encoded = encode_wire_metrics(file, where="")
+    else:
+        encoded = file.encoded
+        require_encoded(encoded)
+    return EncodedFile(
+        content=file.content,
+        file_path=file.file_path,
+        file_format=file.file_format,
+        spec_id=file.spec_id,
+        partition=file.partition,
+        record_count=file.record_count,
+        file_size_in_bytes=file.file_size_in_bytes,
+        referenced_data_file=file.referenced_data_file,
+        content_offset=file.content_offset,
+        content_size_in_bytes=file.content_size_in_bytes,
+        encoded=encoded,
+    )
+
 
 _UNFIT: Final = (ValueError, TypeError, IndexError, InvalidInput)
 _EMPTY_HEX: Final = EMPTY.hex()

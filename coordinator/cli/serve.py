@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import cProfile
 import gc
+import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -25,7 +26,9 @@ from firn.coordinator.connections import connect
 from firn.coordinator.daemon import Daemon
 from firn.coordinator.embedded import EmbeddedServers
 from firn.coordinator.endpoints import DATA_DEFAULT, Endpoints, forget_endpoints, write_endpoints
+from firn.coordinator.intent_reader import IntentReader
 from firn.coordinator.logs import configure_logs
+from firn.coordinator.read_appends import Rules
 from firn.model.errors import FirnError, Misconfigured
 from firn.storage.file_writes import FileWrites, ProcessWrites, ThreadWrites
 from firn.storage.locations import FILE_SCHEME, scheme_of
@@ -170,9 +173,14 @@ async def _start(settings: Settings, stack: contextlib.AsyncExitStack) -> tuple[
     if scheme_of(settings.warehouse.location) == FILE_SCHEME and sys.platform == "linux":
         writes = in_process = ProcessWrites(connections.files)
         stack.push_async_callback(in_process.close)
+    reader = None
+    if sys.platform == "linux" and len(os.sched_getaffinity(0)) > 1:
+        reader = IntentReader(Rules(settings.limits, connections.streams.names.replies))
+        stack.push_async_callback(reader.close)
     daemon = Daemon(
-        settings, session=connections.session, streams=connections.streams, files=connections.files, writes=writes
-    )
+        settings, session=connections.session, streams=connections.streams, files=connections.files, writes=writes,
+        reader=reader,
+    )  # fmt: skip
     stack.push_async_callback(daemon.stop)
     return daemon, await daemon.start()
 

@@ -15,7 +15,7 @@ from firn.model.intent import ContentFile
 from firn.model.metadata import TableMetadata
 from firn.storage.encoded_metrics import require_encoded, with_metrics
 from firn.storage.locations import folder_of, normalize
-from firn.storage.wire_metrics import encode_wire_metrics
+from firn.storage.wire_metrics import EncodedFile, encode_wire_metrics
 
 WRITE_DATA_PATH = "write.data.path"
 
@@ -63,10 +63,11 @@ def _bind_bytes(file: ContentFile, metadata: TableMetadata, where: str) -> DataF
     partition = bind_partition(file, metadata, where=where)
     if file.encoded is None:
         return with_bytes(file, encode_wire_metrics(file, where=where), partition)
-    try:
-        require_encoded(file.encoded)
-    except InvalidInput as error:
-        raise _unreadable(error, where) from error
+    if not isinstance(file, EncodedFile):
+        try:
+            require_encoded(file.encoded)
+        except InvalidInput as error:
+            raise _unreadable(error, where) from error
     return with_bytes(file, file.encoded, partition)
 
 

@@ -12,6 +12,7 @@ import msgspec
 
 from firn.coordinator.config import DaemonSettings, HttpSettings, Settings, WarehouseSettings
 from firn.coordinator.daemon import Daemon, wall_clock_ms
+from firn.coordinator.intent_reader import IntentReader
 from firn.coordinator.table_reader import TableReader
 from firn.model.identifiers import uuid7
 from firn.model.intent import Append, ContentFile, CreateTable, DeleteFiles, Intent, Replace, encode_intent
@@ -125,7 +126,9 @@ class Workbench:
         self.sessions: dict[str, Any] = {}
 
     @asynccontextmanager
-    async def daemon(self, name: str = "a", **daemon_settings: Any) -> AsyncIterator[Daemon]:
+    async def daemon(
+        self, name: str = "a", *, reader: IntentReader | None = None, **daemon_settings: Any
+    ) -> AsyncIterator[Daemon]:
         """A running daemon."""
         settings = Settings(
             warehouse=WarehouseSettings(location=self.warehouse),
@@ -134,7 +137,8 @@ class Workbench:
             limits=self.limits,
         )
         session = self.sessions[name] = self.zookeeper.connect()
-        daemon = Daemon(settings, session=session, streams=self.redis.connect(names=self.names), files=self.files)
+        streams = self.redis.connect(names=self.names)
+        daemon = Daemon(settings, session=session, streams=streams, files=self.files, reader=reader)
         self.url = await daemon.start()
         self.daemons.append(daemon)
         try:
