@@ -25,8 +25,8 @@ ARENA_BYTES: Final = 256 * 1024 * 1024
 """Address space for pages under way; memory is taken for as much of it as is used at once."""
 
 WORTH_BYTES: Final = 256 * 1024
-"""Less than this is read here, in a few milliseconds. It is not where writers who wait for outcomes send the next: there
-a hand-over costs more than it gains, because a batch waits for it."""
+"""Less than this is read here, in a few milliseconds: what writers send who have waited for outcomes is less, and a
+batch would wait for the hand-over."""
 
 ANSWER_S: Final = 10.0
 """A process that has not read a page by then is ended: a page takes it some 50 ms."""
