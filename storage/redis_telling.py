@@ -1,12 +1,13 @@
 """Telling outcomes and acknowledging entries in one script: a round trip with one answer, however many there are.
 
 A pipeline would do the same with five commands and ten answers an intent, which cost Python more than the commit does;
-and the script's arguments come joined, because the client library takes as long over one as over all of them.
+and the script's arguments come as one, because the client library takes as long over one as over all of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -29,46 +30,47 @@ from firn.storage.redis_errors import redis_errors
 
 _log: Any = structlog.get_logger(__name__)
 
+ACKNOWLEDGED_AT_ONCE: Final = 1_000
+"""Entries that one command acknowledges: a script passes on a few thousand arguments at most."""
+
 SCRIPT: Final = f"""
-local lengths, given, at, from = cmsgpack.unpack(ARGV[1]), ARGV[2], 0, 1
+local given, at, call = cmsgpack.unpack(ARGV[1]), 0, redis.call
 local function take()
   at = at + 1
-  local start = from
-  from = from + lengths[at]
-  return string.sub(given, start, from - 1)
+  return given[at]
 end
-local function count() return tonumber(take()) end
-local function event(data)
-  redis.call('XADD', KEYS[1], 'MAXLEN', '~', {EVENTS_LENGTH_MAX}, '*', '{EVENT_FIELD}', data)
+for _ = 1, take() do
+  call('XADD', KEYS[1], 'MAXLEN', '~', {EVENTS_LENGTH_MAX}, '*', '{EVENT_FIELD}', take())
 end
-for _ = 1, count() do event(take()) end
-for _ = 1, count() do
+for _ = 1, take() do
   local key, place = take(), take()
-  if place == '' then redis.call('DEL', key) else redis.call('SET', key, place) end
+  if place == '' then call('DEL', key) else call('SET', key, place) end
 end
-local refused, told = {{}}, {{}}
-for _ = 1, count() do
-  local outcome, key, ttl, reply, news, letter = take(), take(), take(), take(), take(), take()
-  if key ~= '' then redis.call('SET', key, outcome, 'EX', ttl) end
-  if reply ~= '' then
-    local answer = redis.pcall(
-      'XADD', reply, 'MAXLEN', '~', {REPLY_LENGTH_MAX}, '*', '{OUTCOME_FIELD}', outcome)
-    if type(answer) == 'table' and answer.err then
-      if not string.find(answer.err, 'WRONGTYPE') then return answer end
-      refused[#refused + 1] = answer.err
-    elseif not told[reply] then
-      told[reply] = true
-      redis.call('EXPIRE', reply, {REPLY_TTL_S})
+local refused = {{}}
+for _ = 1, take() do
+  local reply, ttl, lasts = take(), take(), false
+  for _ = 1, take() do
+    local key, outcome = take(), take()
+    if key ~= '' then call('SET', key, outcome, 'EX', ttl) end
+    if reply ~= '' then
+      local answer = redis.pcall(
+        'XADD', reply, 'MAXLEN', '~', {REPLY_LENGTH_MAX}, '*', '{OUTCOME_FIELD}', outcome)
+      if type(answer) == 'table' and answer.err then
+        if not string.find(answer.err, 'WRONGTYPE') then return answer end
+        refused[#refused + 1] = answer.err
+      elseif not lasts then
+        lasts = true
+        call('EXPIRE', reply, {REPLY_TTL_S})
+      end
     end
   end
-  if news ~= '' then event(news) end
-  if letter ~= '' then
-    redis.call('XADD', KEYS[2], 'MAXLEN', '~', {DEAD_LETTERS_LENGTH_MAX}, '*', '{DEAD_LETTER_FIELD}', letter)
-  end
 end
-for _ = 1, count() do
+for _ = 1, take() do
+  call('XADD', KEYS[2], 'MAXLEN', '~', {DEAD_LETTERS_LENGTH_MAX}, '*', '{DEAD_LETTER_FIELD}', take())
+end
+for _ = 1, take() do
   local stream = take()
-  for _ = 1, count() do redis.call('XACK', stream, '{GROUP}', take()) end
+  call('XACK', stream, '{GROUP}', unpack(take()))
 end
 return refused
 """
@@ -98,33 +100,85 @@ def keys_of(names: StreamNames) -> list[str]:
 
 def arguments_of(
     batch: Sequence[Settlement], *, events: Sequence[bytes], places: Mapping[str, bytes | None], names: StreamNames
-) -> tuple[bytes, bytes]:
-    """What the script takes, in the order in which it takes it: the length of each (MessagePack), and all joined."""
-    out: list[bytes] = [b"%d" % len(events), *events, b"%d" % len(places)]
-    for table, place in places.items():
-        out += (names.table(table).encode(), place or b"")
-    out.append(b"%d" % len(batch))
-    outcomes = names.outcome("")
-    replies: dict[str | None, bytes] = {None: b""}
-    acknowledged: dict[int, list[bytes]] = {}
+) -> list[bytes]:
+    """What the script takes, as one array (MessagePack) in the order in which it takes it: events; tables with their
+    places; outcomes with their keys, by reply stream; dead letters; what is to be acknowledged, by stream.
+    """
+    outcomes = names.outcome("").encode()
+    told_to: dict[tuple[str | None, int], list[bytes]] = {}
+    told_events, letters = list(events), []
+    acknowledged: dict[int, list[str]] = {}
     for told in batch:
-        reply = replies.get(told.reply_to)
-        if reply is None:
-            assert told.reply_to is not None
-            reply = replies[told.reply_to] = told.reply_to.encode() if names.is_reply(told.reply_to) else b""
-        out += (
-            told.outcome,
-            b"" if told.intent_id is None else (outcomes + told.intent_id).encode(),
-            b"%d" % told.outcome_ttl_s,
-            reply,
-            told.event or b"",
-            told.dead_letter or b"",
-        )
-        acknowledged.setdefault(told.shard, []).append(told.entry_id.encode())
-    out.append(b"%d" % len(acknowledged))
-    for shard, entry_ids in acknowledged.items():
-        out += (names.intents(shard).encode(), b"%d" % len(entry_ids), *entry_ids)
-    return msgspec.msgpack.encode(list(map(len, out))), b"".join(out)
+        of_reply = told_to.get((told.reply_to, told.outcome_ttl_s))
+        if of_reply is None:
+            of_reply = told_to[told.reply_to, told.outcome_ttl_s] = []
+        key, outcome = b"" if told.intent_id is None else outcomes + told.intent_id.encode(), told.outcome
+        of_reply += (_head(len(key)), key, _head(len(outcome)), outcome)
+        if told.event is not None:
+            told_events.append(told.event)
+        if told.dead_letter is not None:
+            letters.append(told.dead_letter)
+        acknowledged.setdefault(told.shard, []).append(told.entry_id)
+    array = _Array()
+    array.count(len(told_events))
+    array.texts(told_events)
+    array.count(len(places))
+    for table, place in places.items():
+        array.texts((names.table(table).encode(), place or b""))
+    array.count(len(told_to))
+    for (reply_to, ttl_s), of_reply in told_to.items():
+        array.texts((reply_to.encode() if reply_to is not None and names.is_reply(reply_to) else b"",))
+        array.count(ttl_s)
+        array.count(len(of_reply) // 4)
+        array.encoded(of_reply, items=len(of_reply) // 2)
+    array.count(len(letters))
+    array.texts(letters)
+    pages = [
+        (names.intents(shard).encode(), entry_ids[start : start + ACKNOWLEDGED_AT_ONCE])
+        for shard, entry_ids in acknowledged.items()
+        for start in range(0, len(entry_ids), ACKNOWLEDGED_AT_ONCE)
+    ]
+    array.count(len(pages))
+    for stream, page in pages:
+        array.texts((stream,))
+        array.encoded((msgspec.msgpack.encode(page),), items=1)
+    return [array.whole()]
+
+
+class _Array:
+    """A MessagePack array of texts that are bytes already: the script's library does not know the type for bytes."""
+
+    def __init__(self) -> None:
+        self._items = 0
+        self._parts: list[bytes] = []
+
+    def count(self, number: int) -> None:
+        """Add a number."""
+        self.encoded((msgspec.msgpack.encode(number),), items=1)
+
+    def texts(self, texts: Sequence[bytes]) -> None:
+        """Add texts."""
+        for text in texts:
+            self.encoded((_head(len(text)), text), items=1)
+
+    def encoded(self, parts: Sequence[bytes], *, items: int) -> None:
+        """Add what is encoded."""
+        self._parts += parts
+        self._items += items
+
+    def whole(self) -> bytes:
+        """The array."""
+        return b"\xdd" + self._items.to_bytes(4, "big") + b"".join(self._parts)
+
+
+@lru_cache(maxsize=4096)
+def _head(size: int) -> bytes:
+    """What stands before a text of so many bytes."""
+    if size < 1 << 8:
+        return b"\xd9" + size.to_bytes(1, "big")
+    if size < 1 << 16:
+        return b"\xda" + size.to_bytes(2, "big")
+    return b"\xdb" + size.to_bytes(4, "big")
 
 
 class RedisTelling:

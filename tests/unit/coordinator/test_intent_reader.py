@@ -17,7 +17,7 @@ from firn.coordinator.intent_reader import IntentReader
 from firn.coordinator.intent_reading_program import read_page
 from firn.coordinator.read_appends import Page, PageRead, Rules, decode_page
 from firn.coordinator.table_reader import TableReader
-from firn.model.intent import CountMap, ValueMap, digest_of, encode_intent
+from firn.model.intent import Append, CountMap, ValueMap, digest_of, encode_intent
 from firn.model.intent_codec import decode_intent
 from firn.model.limits import Limits
 from firn.model.outcome import Committed, Rejected
@@ -84,6 +84,7 @@ async def test_appends_are_what_the_daemon_would_read_with_their_metrics_as_byte
         read = await reader.read_ahead(payloads)
     for payload, one in zip(payloads, read, strict=True):
         expected = decode_intent(payload, limits=Limits())
+        assert isinstance(expected.intent, Append)
         files = tuple(map(encoded_file, expected.intent.data_files))
         assert all(type(file) is EncodedFile for file in one.intent.data_files)
         assert one == replace(expected, intent=replace(expected.intent, data_files=files))
@@ -118,6 +119,7 @@ async def test_an_answer_for_which_there_is_no_room_is_left_to_the_daemon(monkey
     with mmap(-1, 4096) as memory:
         memory[: len(payload)] = payload
         roomy = read_page(Page(7, 0, (len(payload), 0, 0, 0)), memory, Rules(Limits(), REPLIES))
+        assert roomy.size is not None
         assert decode_page(memoryview(bytes(memory[: roomy.size])), [1, 2, 3, 4])[0] is not None
         memory[: len(payload)] = payload
         monkeypatch.setattr(Page, "room", roomy.size - 1)
@@ -236,6 +238,7 @@ async def test_what_is_in_the_table_does_not_depend_on_who_read_it(format_versio
                 await bench.commit(create(format_version=format_version))
                 await bench.commit(append(data_files=(measured("a"), measured("b", sort_order_id=None))))
                 metadata = await bench.metadata()
+            assert metadata.current_snapshot is not None
             tables = TableReader(bench.files, limits=Limits())
             (manifest,) = tables.manifests(metadata, metadata.current_snapshot)
             found[reads] = [entry.data_file for entry in tables.entries(metadata, manifest)]
