@@ -63,10 +63,11 @@ Due = tuple[str | None, Entry]
 class Backlog:
     """One owned shard's backlog, taken up page by page.
 
-    `accept` hands an entry, which counts as under way, to its lane, or sets it aside; what it returns, if anything, is
-    to be awaited. It is told what `read_ahead` has made of the entry, which may be nothing. Entries that were delivered
-    `suspect_after` times and never decided are handed over one by one, each when the one before is settled (or has
-    been at it for `SUSPECT_S`): the one that takes daemons down then becomes poison alone.
+    `distribute` reads admitted entries and calls `hand_over` with what it has made of them, in the order in which it
+    was called. `accept` hands an entry, which counts as under way, to its lane, or sets it aside; what it returns, if
+    anything, is to be awaited. Entries that were delivered `suspect_after` times and never decided are handed over one
+    by one, each when the one before is settled (or has been at it for `SUSPECT_S`): the one that takes daemons down
+    then becomes poison alone.
     """
 
     def __init__(
@@ -77,7 +78,7 @@ class Backlog:
         streams: IntentStreams,
         lanes: Lanes,
         consumer: str,
-        read_ahead: Callable[[Sequence[Entry]], Awaitable[Sequence[DecodedIntent | None]]],
+        distribute: Callable[[Backlog, list[Due]], Awaitable[None]],
         accept: Callable[[Entry, DecodedIntent | None], Awaitable[None] | None],
         suspect_after: int,
     ) -> None:
@@ -90,7 +91,7 @@ class Backlog:
         self._streams = streams
         self._lanes = lanes
         self._consumer = consumer
-        self._read_ahead = read_ahead
+        self._distribute = distribute
         self._accept = accept
         self._suspect_after = suspect_after
         self._suspect: str | None = None
@@ -116,11 +117,6 @@ class Backlog:
     def paused_entries(self) -> int:
         """Those of them that are held back because their tables are paused."""
         return sum(mark.count for table, mark in self._marks.items() if self._lanes.is_paused(table))
-
-    @property
-    def sweeps(self) -> bool:
-        """Whether `step` has anything to do, or will have."""
-        return self._everything is not None or self._refill is not None or bool(self._marks)
 
     def start_over(self) -> None:
         """Look at all that is pending, before anything new: the shard was taken over, or a reply got lost."""
@@ -150,10 +146,10 @@ class Backlog:
         return due
 
     async def hand_over(self, due: list[Due], read: Sequence[DecodedIntent | None]) -> list[Entry]:
-        """Hand admitted entries to their lanes; `read` is what is known of each.
+        """Hand admitted entries to their lanes; `read` is what they say, None where `accept` is to find out.
 
-        Those that are left when the shard is given up meanwhile do not count as under way any more, and neither do
-        those that are left after an error.
+        Those that are left, because the shard was given up meanwhile; they do not count as under way any more, and
+        neither does what is left after an error.
         """
         done = 0
         try:
@@ -236,15 +232,14 @@ class Backlog:
             inherited = [entry for _, entry in due if id_order(entry.entry_id) <= id_order(self._inherited_to)]
             counted = await self._streams.count_delivery(self.shard, inherited, consumer=self._consumer)
             due[: len(counted)] = [(table, entry) for (table, _), entry in zip(due, counted, strict=False)]
-            read = await self._read_ahead([entry for _, entry in due])
         except BaseException:
             self.let_go(due)
             raise
-        left = await self.hand_over(due, read)
         if sweep.tables:
-            for table, _ in due[: len(due) - len(left)]:
+            for table, _ in due:
                 if table in self._marks:
                     self._marks[table].count = max(0, self._marks[table].count - 1)
+        await self._distribute(self, due)
 
     def _is_due(self, table: str, entry: Entry, sweep: _Sweep) -> bool:
         """Whether an entry that is in no lane goes into its lane now; it is remembered if it does not."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import groupby
@@ -41,6 +42,9 @@ JANITOR_S = 60.0
 MEASURE_S = 2.0
 """How often the lag of the owned shards is read."""
 
+PAGES_AHEAD = 2
+"""Pages that are being read while the next is taken: one that the process is at, and one for it to go on with."""
+
 LONG_DECODE_BYTES = 64 * 1024
 """Payloads above this are decoded in a worker thread, so that the others do not wait."""
 
@@ -48,6 +52,14 @@ RETRY_S = 0.5
 
 COMPLAINT_S = 60.0
 """How often the log says that Redis still does not answer."""
+
+
+class _Page(msgspec.Struct, frozen=True):
+    """Admitted entries of a shard; `new`: handed out for the first time."""
+
+    backlog: Backlog
+    due: list[Due]
+    new: bool
 
 
 class Intake:
@@ -78,7 +90,7 @@ class Intake:
         self._reader = reader
         self.announcement = msgspec.json.encode(SharedSettings(shards=shards))
         self._backlogs: dict[int, Backlog] = {}
-        self._handing_over: asyncio.Task[None] | None = None
+        self._on_their_way: deque[asyncio.Task[None]] = deque()
         self._epoch = ""
         self._groups_seen = -1
         self._janitor_at = 0.0
@@ -105,8 +117,7 @@ class Intake:
         try:
             await self._take_and_take()
         finally:
-            if self._handing_over is not None:
-                await cancel_all([self._handing_over])
+            await cancel_all(self._on_their_way)
 
     async def _take_and_take(self) -> None:
         while not self._stopping:
@@ -127,6 +138,7 @@ class Intake:
         self._metrics.redis_connected.set(answers)
 
     async def _round(self) -> None:
+        await self._wait_for_pages(PAGES_AHEAD)
         shards = self._owned()
         self._follow(shards)
         if not shards:
@@ -141,8 +153,6 @@ class Intake:
             await self._measure()
         for shard in self._lanes.given_up() & self._backlogs.keys():
             self._backlogs[shard].start_over()
-        if any(backlog.sweeps for backlog in self._backlogs.values()):
-            await self._handed_over()  # what came first goes first
         stepped = [await backlog.step() for backlog in list(self._backlogs.values())]
         held_back = sum(backlog.tables for backlog in self._backlogs.values())
         ready = [backlog.shard for backlog in self._backlogs.values() if backlog.caught_up]
@@ -151,37 +161,52 @@ class Intake:
             return
         block_ms = 0 if any(stepped) else HELD_BLOCK_MS if held_back else BLOCK_MS
         taken = await self._streams.take(ready, consumer=self._consumer, count=TAKE_COUNT, block_ms=block_ms)
-        await self._handed_over()
-        admitted: list[tuple[Backlog, list[Due]]] = []
+        pages: list[_Page] = []
         for shard, entries in groupby(taken, key=attrgetter("shard")):
             backlog = self._backlogs.get(shard)
             if backlog is None:
                 await self._give_back(list(entries))
             else:
-                admitted.append((backlog, backlog.admit(list(entries))))
-        payloads = [entry.payload or b"" for _, due in admitted for _, entry in due]
-        if self._reader is not None and self._reader.takes(payloads):  # the next page is taken meanwhile
-            self._handing_over = asyncio.create_task(self._hand_over(admitted), name="intake hands over")
-        else:
-            await self._hand_over(admitted)
+                pages.append(_Page(backlog, backlog.admit(list(entries)), new=True))
+        await self._distribute(pages)
 
-    async def _handed_over(self) -> None:
-        """Wait until the last page is in its lanes. Raises what went wrong with it."""
-        if self._handing_over is not None:
-            task, self._handing_over = self._handing_over, None
-            await task
+    async def _distribute(self, pages: list[_Page]) -> None:
+        """Hand pages over to the lanes, behind those that came before.
 
-    async def _hand_over(self, admitted: list[tuple[Backlog, list[Due]]]) -> None:
-        """Hand a page over to the lanes."""
+        Where there is much to read this waits only until no more than `PAGES_AHEAD` are on their way.
+        """
+        reads = self._reader is not None and self._reader.takes([entry.payload or b"" for entry in _entries_of(pages)])
+        if not reads and not self._on_their_way:
+            await self._hand_over(pages, None)
+            return
+        last = self._on_their_way[-1] if self._on_their_way else None
+        self._on_their_way.append(asyncio.create_task(self._hand_over(pages, last), name="intake hands over"))
+        await self._wait_for_pages(PAGES_AHEAD)
+
+    async def _distribute_again(self, backlog: Backlog, due: list[Due]) -> None:
+        """As `_distribute`, for entries that were pending before."""
+        await self._distribute([_Page(backlog, due, new=False)])
+
+    async def _wait_for_pages(self, most: int) -> None:
+        """Wait until at most so many are on their way. Raises what went wrong with one that is not any more."""
+        while self._on_their_way and (len(self._on_their_way) > most or self._on_their_way[0].done()):
+            await self._on_their_way.popleft()
+
+    async def _hand_over(self, pages: list[_Page], last: asyncio.Task[None] | None) -> None:
+        """Hand pages over to the lanes once they have been read, and after the `last` ones."""
         try:
-            read = await self._read_ahead([entry for _, due in admitted for _, entry in due])
-            while admitted:
-                backlog, due = admitted.pop(0)
-                known, read = read[: len(due)], read[len(due) :]
-                await self._give_back(await backlog.hand_over(due, known))
+            read = await self._read_ahead(_entries_of(pages))
+            if last is not None:
+                await asyncio.wait({last})
+            while pages:
+                page = pages.pop(0)
+                known, read = read[: len(page.due)], read[len(page.due) :]
+                left = await page.backlog.hand_over(page.due, known)
+                if page.new:  # what was pending before, whoever has the shard now looks for
+                    await self._give_back(left)
         finally:
-            for backlog, due in admitted:
-                backlog.let_go(due)
+            for page in pages:
+                page.backlog.let_go(page.due)
 
     async def _give_back(self, entries: Sequence[Entry]) -> None:
         """The shard of these was given up while they were asked for.
@@ -201,7 +226,7 @@ class Intake:
                 self._publisher.refusals.took_over(shard)
                 self._backlogs[shard] = Backlog(
                     shard, shards=self._shards, streams=self._streams, lanes=self._lanes, consumer=self._consumer,
-                    read_ahead=self._read_ahead, accept=self._accept,
+                    distribute=self._distribute_again, accept=self._accept,
                     suspect_after=max(2, self._limits.deliveries_max // 2),
                 )  # fmt: skip
 
@@ -214,7 +239,7 @@ class Intake:
         await self._streams.announce(self.announcement)
         self._groups_seen = seen
         if self._epoch and epoch != self._epoch:
-            await self._handed_over()
+            await self._wait_for_pages(0)
             self._log.error(
                 "queue emptied", old_epoch=self._epoch, new_epoch=epoch,
                 hint="Redis lost its data: undecided intents are gone until their writers resubmit them",
@@ -333,6 +358,10 @@ class Intake:
         except InvalidIntent as error:
             return Refused(rule=error.rule, message=str(error), hint="fix")
         return None
+
+
+def _entries_of(pages: Sequence[_Page]) -> list[Entry]:
+    return [entry for page in pages for _, entry in page.due]
 
 
 def _entry_ms(entry: Entry) -> int:
