@@ -34,6 +34,9 @@ RAW_TAKE = 512
 """Entries per raw read: as many as the daemon takes."""
 
 RAW_RUNS = 3
+WARM_UP = 4 * RAW_TAKE
+"""Intents of the backlog before the one that is measured."""
+
 REPLY_STREAMS_OF = REPLY_LENGTH_MAX // 2
 """Intents per reply stream: Redis keeps only so many replies in one."""
 
@@ -104,6 +107,7 @@ def backlog_batching_peer(options: Options) -> list[Measurement]:
 def _backlog(firn: Deployment, options: Options, *, encoded: bool = False) -> _Drained:
     with redis.Redis.from_url(firn.redis_url, socket_timeout=60) as client:
         view = firn.create_table(TABLE)
+        _warm_up(firn, client, view.location, encoded=encoded)
         run = uuid.uuid4().hex
         replies = [f"firn:replies:{run}-{n}" for n in range(-(-options.intents // REPLY_STREAMS_OF))]
         templates = [
@@ -114,11 +118,11 @@ def _backlog(firn: Deployment, options: Options, *, encoded: bool = False) -> _D
         payloads = [payload for _, payload in made]
         raw = [_raw(client, payloads) for _ in range(RAW_RUNS)]
         with firn.daemon.standing_still():
-            _queue(client, StreamNames().intents(shard_of(TABLE, shards=SHARDS_DEFAULT)), payloads)
+            _queue(client, _stream(), payloads)
             _until_rewritten(client)
         seconds, failures = _drain(client, replies, {intent_id for intent_id, _ in made})
         if not failures:
-            firn.check_total(TABLE, files=options.intents)
+            firn.check_total(TABLE, files=WARM_UP + options.intents)
         note = f"{firn.daemon.intents_per_batch():.0f} intents a batch; {len(payloads[0])} bytes an intent"
     return _Drained(rate=options.intents / seconds, raw=raw, failures=failures, note=note)
 
@@ -147,6 +151,20 @@ def _raw(client: redis.Redis, payloads: Sequence[bytes]) -> float:
     rate = done / (time.monotonic() - started)
     client.delete(stream)
     return rate
+
+
+def _warm_up(firn: Deployment, client: redis.Redis, folder: str, *, encoded: bool) -> None:
+    """A small backlog: the daemon starts what it has for large ones."""
+    reply_to = f"firn:replies:{uuid.uuid4().hex}"
+    template = AppendTemplate(TABLE, folder=folder, reply_to=reply_to, seed=reply_to, encoded=encoded)
+    made = [template.next() for _ in range(WARM_UP)]
+    with firn.daemon.standing_still():
+        _queue(client, _stream(), [payload for _, payload in made])
+    _drain(client, [reply_to], {intent_id for intent_id, _ in made})
+
+
+def _stream() -> str:
+    return StreamNames().intents(shard_of(TABLE, shards=SHARDS_DEFAULT))
 
 
 def _until_rewritten(client: redis.Redis) -> None:
