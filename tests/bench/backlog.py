@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -114,36 +115,43 @@ def _backlog(firn: Deployment, options: Options, *, encoded: bool = False) -> _D
             AppendTemplate(TABLE, folder=view.location, reply_to=reply, seed=reply, encoded=encoded)
             for reply in replies
         ]
-        made = [templates[n % len(templates)].next() for n in range(options.intents)]
-        payloads = [payload for _, payload in made]
-        raw = [_raw(client, payloads) for _ in range(RAW_RUNS)]
+        raw = [_raw(client, _intents(templates, options.intents)) for _ in range(RAW_RUNS)]
         with firn.daemon.standing_still():
-            _queue(client, _stream(), payloads)
+            waiting = _queue(client, _stream(), _intents(templates, options.intents))
             _until_rewritten(client)
-        seconds, failures = _drain(client, replies, {intent_id for intent_id, _ in made})
+        seconds, failures = _drain(client, replies, waiting)
         if not failures:
             firn.check_total(TABLE, files=WARM_UP + options.intents)
-        note = f"{firn.daemon.intents_per_batch():.0f} intents a batch; {len(payloads[0])} bytes an intent"
+        note = f"{firn.daemon.intents_per_batch():.0f} intents a batch; {len(templates[0].next()[1])} bytes an intent"
     return _Drained(rate=options.intents / seconds, raw=raw, failures=failures, note=note)
 
 
-def _queue(client: redis.Redis, stream: str, payloads: Sequence[bytes]) -> None:
-    for start in range(0, len(payloads), RAW_TAKE):
+def _intents(templates: Sequence[AppendTemplate], count: int) -> Iterator[tuple[str, bytes]]:
+    """Intents, each made when it is asked for: its id says when."""
+    return (templates[n % len(templates)].next() for n in range(count))
+
+
+def _queue(client: redis.Redis, stream: str, intents: Iterator[tuple[str, bytes]]) -> set[str]:
+    """Add intents to a stream; their ids."""
+    queued: set[str] = set()
+    while page := list(islice(intents, RAW_TAKE)):
         pipeline = client.pipeline(transaction=False)
-        for payload in payloads[start : start + RAW_TAKE]:
+        for _, payload in page:
             pipeline.execute_command("XADD", stream, "*", INTENT_FIELD, payload)
         pipeline.execute()
+        queued.update(intent_id for intent_id, _ in page)
+    return queued
 
 
-def _raw(client: redis.Redis, payloads: Sequence[bytes]) -> float:
+def _raw(client: redis.Redis, intents: Iterator[tuple[str, bytes]]) -> float:
     """Entries a second of a loop that takes and acknowledges."""
     stream = f"bench:raw:{uuid.uuid4().hex}"
-    _queue(client, stream, payloads)
+    count = len(_queue(client, stream, intents))
     client.xgroup_create(stream, GROUP, id="0")
     _until_rewritten(client)
     started = time.monotonic()
     done = 0
-    while done < len(payloads):
+    while done < count:
         found: Any = client.xreadgroup(GROUP, "raw", {stream: ">"}, count=RAW_TAKE)
         entries = found[0][1]
         client.xack(stream, GROUP, *(entry_id for entry_id, _ in entries))
@@ -157,10 +165,9 @@ def _warm_up(firn: Deployment, client: redis.Redis, folder: str, *, encoded: boo
     """A small backlog: the daemon starts what it has for large ones."""
     reply_to = f"firn:replies:{uuid.uuid4().hex}"
     template = AppendTemplate(TABLE, folder=folder, reply_to=reply_to, seed=reply_to, encoded=encoded)
-    made = [template.next() for _ in range(WARM_UP)]
     with firn.daemon.standing_still():
-        _queue(client, _stream(), [payload for _, payload in made])
-    _drain(client, [reply_to], {intent_id for intent_id, _ in made})
+        waiting = _queue(client, _stream(), _intents([template], WARM_UP))
+    _drain(client, [reply_to], waiting)
 
 
 def _stream() -> str:
