@@ -271,7 +271,9 @@ class Intake:
         """What the process that reads intents makes of these; None for each that is left to `_decode`."""
         if self._reader is None:
             return [None] * len(entries)
-        return await self._reader.read_ahead([entry.payload or b"" for entry in entries])
+        read = await self._reader.read_ahead([entry.payload or b"" for entry in entries])
+        self._metrics.read_ahead.inc(len(read) - read.count(None))
+        return read
 
     def _accept(self, entry: Entry, read: DecodedIntent | None) -> Awaitable[None] | None:
         """Hand an entry, which counts as under way, to its lane, or set it aside; `read` is what it says, if known.

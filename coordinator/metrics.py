@@ -65,6 +65,11 @@ class Metrics:
             "Entries found in another shard's stream and moved to their own.",
             registry=self.registry,
         )
+        self.read_ahead = Counter(
+            "firn_read_ahead_intents",
+            "Intents of large pages that a process of its own has read; the daemon reads all others itself.",
+            registry=self.registry,
+        )
         self.batches = Counter("firn_batches", "Batches ended, by how.", ("result",), registry=self.registry)
         self.batch_intents = Histogram(
             "firn_batch_intents", "Intents per batch.", buckets=COUNT_BUCKETS, registry=self.registry
