@@ -56,7 +56,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Size of a deletion vector or position delete file that is read to compare or merge it with another."""
     manifest_cache_bytes_max: int = 64 * 1024 * 1024
     """Manifests kept in memory, all tables of a daemon together."""
-    table_states_bytes_max: int = 96 * 1024 * 1024
+    table_states_bytes_max: int = 64 * 1024 * 1024
     """What is known of tables that are committed to, all of a daemon together, as Python's objects take it, about. Past
     it tables in no particular order are forgotten, and read again with their next batch."""
     journal_bytes_max: int = 256 * 1024 * 1024

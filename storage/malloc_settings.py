@@ -21,7 +21,7 @@ TRIM_THRESHOLD_BYTES: Final = 2 * 1024 * 1024
 ARENAS_MAX: Final = 2
 """One for the event loop, one for all other threads: they do not run at once anyway, but for compression."""
 
-UNUSED_BYTES_MIN: Final = 16 * 1024 * 1024
+UNUSED_BYTES_MIN: Final = 4 * 1024 * 1024
 """Bytes that are free between others from which on they are looked through."""
 
 _SETTINGS: Final = {

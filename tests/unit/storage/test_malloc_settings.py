@@ -83,7 +83,7 @@ def look(count):
     unused = give_holes_back()
     print(unused, before - resident(), all(one == b"x" * 50_000 for one in kept))
 
-look(100)
+look(40)
 look(2_000)
 """
 
