@@ -12,10 +12,12 @@ import msgspec
 
 from firn.coordinator.read_appends import Page, PageRead, Rules, encode_page, read_append
 from firn.storage.companion_program import MESSAGE_BYTES_MAX, serving
+from firn.storage.malloc_settings import give_freed_memory_back
 
 
 def main() -> None:
     """Read page after page until there are no more."""
+    give_freed_memory_back()
     rules = msgspec.json.decode(sys.argv[3], type=Rules)
     decoder, encoder = msgspec.msgpack.Decoder(Page), msgspec.msgpack.Encoder()
     with serving() as (connection, memory):

@@ -49,14 +49,24 @@ class _UnderWay(msgspec.Struct, frozen=True, eq=False):
 class Companion(Generic[R]):
     """A process that runs the module `program` and answers requests, in whatever order, by messages of type `reply`.
 
-    `does` is what it does, for people. `arena_bytes` is address space for what is under way; memory is taken for as
-    much of it as is used at once. The program gets the descriptors of the socket and of the memory, then `arguments`.
+    `does` is what it does, for people; `on_end` is called when it has ended by itself or was killed. `arena_bytes` is
+    address space for what is under way; memory is taken for as much of it as is used at once. The program gets the
+    descriptors of the socket and of the memory, then `arguments`.
     """
 
-    def __init__(self, program: str, *arguments: str, reply: type[R], does: str, arena_bytes: int) -> None:
+    def __init__(
+        self,
+        program: str,
+        *arguments: str,
+        reply: type[R],
+        does: str,
+        arena_bytes: int,
+        on_end: Callable[[], None] | None = None,
+    ) -> None:
         self._program = program
         self._arguments = arguments
         self._does = does
+        self._on_end = on_end
         self._decoder = msgspec.msgpack.Decoder(reply)
         self._arena = SharedArena(arena_bytes)
         self._starting = asyncio.Lock()
@@ -82,8 +92,10 @@ class Companion(Generic[R]):
 
     async def start(self) -> None:
         """Start the process if it does not run. Raises OSError when it cannot be started."""
+        if self._socket is not None:
+            return
         async with self._starting:
-            if self._socket is not None:
+            if self.runs:  # by now
                 return
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             ours.settimeout(0)
@@ -182,6 +194,8 @@ class Companion(Generic[R]):
             return
         asyncio.get_running_loop().remove_reader(connection)
         connection.close()
+        if self._on_end is not None:
+            self._on_end()
         if self._under_way:
             _log.warning(f"the process that {self._does} ended", requests=len(self._under_way))
         left, self._under_way = self._under_way, {}

@@ -1,7 +1,6 @@
 """The program that writes local files for a daemon: ``python -m … <socket> <shared memory>``, both descriptors.
 
-See `firn.storage.file_writes`. It ends when the daemon's end of the socket is closed, which the operating system does
-for a daemon that is killed.
+See `firn.storage.file_writes`.
 """
 
 # Descriptors are the point here; pathlib hides them.
@@ -10,11 +9,8 @@ for a daemon that is killed.
 from __future__ import annotations
 
 import contextlib
-import mmap
 import os
-import signal
 import socket
-import sys
 import threading
 import time
 from collections.abc import Container, Mapping
@@ -23,11 +19,12 @@ import msgspec
 
 from firn.model.errors import AlreadyExists, FirnError
 from firn.storage.begun_files import SWAP_S, BegunFiles
+from firn.storage.companion_program import MESSAGE_BYTES_MAX, serving
 from firn.storage.local_files import Bytes, LocalFiles, Rest
 from firn.storage.locations import normalize
 from firn.storage.malloc_settings import give_freed_memory_back
 from firn.storage.spare_files import SpareFiles
-from firn.storage.write_messages import FORGOTTEN, MESSAGE_BYTES_MAX, Reply, Request
+from firn.storage.write_messages import FORGOTTEN, Reply, Request
 
 PARALLEL_REQUESTS = 16
 """Lanes whose files are written at once."""
@@ -129,11 +126,8 @@ def _folder_of(request: Request, file: int) -> str:
 def main() -> None:
     """Serve the daemon at the other end of the socket."""
     give_freed_memory_back()
-    for ignored in (signal.SIGINT, signal.SIGTERM):  # a terminal sends them to the daemon, which ends in good order
-        signal.signal(ignored, signal.SIG_IGN)
-    memory = memoryview(mmap.mmap(int(sys.argv[2]), 0, access=mmap.ACCESS_READ))  # ends with the process
-    with socket.socket(fileno=int(sys.argv[1])) as connection:
-        _Service(connection, memory).serve()
+    with serving() as (connection, memory), memoryview(memory) as view:
+        _Service(connection, view).serve()
 
 
 if __name__ == "__main__":

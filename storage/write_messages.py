@@ -6,10 +6,6 @@ from typing import Final
 
 import msgspec
 
-MESSAGE_BYTES_MAX: Final = 64 * 1024
-"""A message, which is sent whole or not at all."""
-
-
 FORGOTTEN: Final = "forgotten"
 """The error of a reply: the process has not begun what a file was to continue, and has written nothing."""
 

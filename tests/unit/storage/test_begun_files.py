@@ -46,14 +46,14 @@ class Table:
 async def measured_writes():
     """Writes, and a list of how many bytes went through shared memory with each."""
     writes, handed = ProcessWrites(LocalFiles()), []
-    put = writes._arena.put
+    put = writes._companion._arena.put
 
     def measured(parts):
         handed.append(sum(map(len, parts)))
         return put(parts)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(writes._arena, "put", measured)
+        patch.setattr(writes._companion._arena, "put", measured)
         try:
             yield writes, handed
         finally:
@@ -159,7 +159,7 @@ async def test_after_a_killed_process_the_next_file_is_written_whole(tmp_path):
     table = Table(tmp_path)
     async with measured_writes() as (writes, handed):
         await writes.create_all(table.next())
-        process = writes._process
+        process = writes._companion._process
         assert process is not None
         os.kill(process.pid, signal.SIGSTOP)
         waiting = asyncio.create_task(writes.create_all(table.next()))

@@ -36,7 +36,7 @@ async def process_writes(files):
 
 
 def process_of(writes: ProcessWrites) -> int:
-    process = writes._process
+    process = writes._companion._process
     assert process is not None
     return process.pid
 
@@ -107,7 +107,7 @@ async def test_other_stores_are_written_to_in_a_thread():
     files = MemoryFiles()
     async with process_writes(files) as writes:
         await writes.create_all([("memory://w/a", b"1")])
-        assert writes._process is None
+        assert writes._companion._process is None
     assert files.read("memory://w/a", bytes_max=10) == b"1"
 
 
@@ -128,12 +128,12 @@ def test_the_process_ends_quietly_when_its_daemon_is_killed_with_answers_unread(
 
 
 async def test_a_disk_that_hangs_does_not_keep_a_daemon_from_ending(tmp_path, monkeypatch):
-    monkeypatch.setattr("firn.storage.file_writes.CLOSE_S", 0.2)
+    monkeypatch.setattr("firn.storage.companion.CLOSE_S", 0.2)
     async with process_writes(LocalFiles()) as writes:
         await writes.create_all([(f"{tmp_path}/a", b"1")])
         pid = process_of(writes)
         os.kill(pid, signal.SIGSTOP)
-    process = writes._process
+    process = writes._companion._process
     assert process is not None
     assert await asyncio.wait_for(process.wait(), 20) == -signal.SIGKILL
 
@@ -144,8 +144,8 @@ async def test_what_does_not_fit_into_the_shared_memory_or_a_message_is_written_
     async with process_writes(LocalFiles()) as writes:
         await writes.create_all([(f"{tmp_path}/large", b"x" * 5000)])
         await writes.create_all(long)
-        assert not writes._under_way
-        assert writes._arena.put([b"x" * 4096]) == 0  # all of it is free again
+        assert not writes._companion.asked
+        assert writes._companion._arena.put([b"x" * 4096]) == 0  # all of it is free again
     assert (tmp_path / "large").read_bytes() == b"x" * 5000
     assert len(list((tmp_path / ("n" * 200)).iterdir())) == 400
 
@@ -163,10 +163,10 @@ async def test_memory_stays_taken_until_the_process_has_answered_whoever_has_gon
         os.kill(process_of(writes), signal.SIGCONT)
         await other
         for _ in range(500):
-            if not writes._under_way:
+            if not writes._companion.asked:
                 break
             await asyncio.sleep(0.01)
-        assert writes._arena.put([b"x" * 4096]) == 0
+        assert writes._companion._arena.put([b"x" * 4096]) == 0
     assert (tmp_path / "gone").read_bytes() == b"first" * 100
     assert (tmp_path / "other").read_bytes() == b"other" * 100
 
@@ -189,6 +189,6 @@ async def test_the_process_ends_quietly_after_a_write_that_failed(tmp_path, capf
         (tmp_path / "taken").write_bytes(b"")
         with pytest.raises(AlreadyExists):
             await writes.create_all([(f"{tmp_path}/new", b"1"), (f"{tmp_path}/taken", b"2")])
-        process = writes._process
+        process = writes._companion._process
     assert process is not None
     assert (process.returncode, capfd.readouterr().err) == (0, "")

@@ -42,9 +42,9 @@ def inodes_of_spare_files(process: int | str, *, within: Path) -> set[int]:
 
 
 async def spare_files(writes: ProcessWrites, *, within: Path, count: int) -> set[int]:
-    assert writes._process is not None
+    assert writes._companion._process is not None
     ends_at = time.monotonic() + 10
-    while len(found := inodes_of_spare_files(writes._process.pid, within=within)) != count:
+    while len(found := inodes_of_spare_files(writes._companion._process.pid, within=within)) != count:
         assert time.monotonic() < ends_at, f"{len(found)} spare files"
         await asyncio.sleep(0.01)
     return found
