@@ -18,10 +18,14 @@ from firn.model.metadata import TableMetadata
 from firn.model.partitioning import partition_type
 from firn.storage.avro import write_avro
 from firn.storage.manifest_merge import merge_entries
-from firn.storage.manifest_pieces import Layout, Piece, blocks_of, read_pieces
+from firn.storage.manifest_pieces import Layout, Piece, StoredBlock, blocks_of, read_pieces
 from firn.storage.manifest_schema import manifest_schema
 from firn.storage.manifests import manifest_header
 from firn.storage.packed_entries import PackedEntries, carried_over, joined, pack
+
+TAKEN_OVER_FROM: Final = 1_000
+"""Entries of a merged manifest from which on its next merge takes its blocks over from the file, although its entries
+may be in memory: to lay them out and to compress them once more takes longer than to read them."""
 
 _NO_SNAPSHOT: Final = -1
 
@@ -37,7 +41,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 class MergedManifest(msgspec.Struct, frozen=True, kw_only=True):
     """The bytes of a merged manifest, and its row in a manifest list but for what its commit gives it.
 
-    `packed` are its entries where all of them were at hand.
+    `packed` are its entries where all of them were at hand, and few enough to be laid out again by the next merge.
     """
 
     data: bytes
@@ -58,18 +62,7 @@ def merged_manifest(
     version, content = metadata.format_version, parts[0].content
     type_ = partition_type(spec, metadata.current_schema, older=metadata.schemas)
     layout = Layout(type_, version)
-    pieces: list[Piece] = []
-    for part in parts:
-        packed = source.packed(part)
-        if packed is not None and packed.format_version == version and packed.partition_type == type_:
-            pieces.append(carried_over(packed, part))
-            continue
-        stored = read_pieces(source.read(part), part, layout)
-        if stored is None:
-            listed = merge_entries([source.entries(metadata, part)], snapshot_id=_NO_SNAPSHOT)
-            pieces.append(pack(listed, type_, format_version=version))
-        else:
-            pieces += [carried_over(one, part) if isinstance(one, PackedEntries) else one for one in stored]
+    pieces = [piece for part in parts for piece in _pieces(part, metadata, source, layout)]
     made = blocks_of(pieces, content=content, format_version=version)
     blocks = made.blocks
     files = sum(part.live_files_count or 0 for part in parts)
@@ -77,7 +70,7 @@ def merged_manifest(
         raise CorruptFile(parts[0].manifest_path, f"or one merged with it does not hold the {files} live files listed")
     header = manifest_header(metadata.current_schema, spec, content=content, format_version=version)
     data = write_avro(manifest_schema(type_, version), blocks, metadata=header | dict(made.header))
-    known = [piece for piece in pieces if isinstance(piece, PackedEntries)]
+    known = [piece for piece in pieces if isinstance(piece, PackedEntries)] if files < TAKEN_OVER_FROM else []
     row = ManifestFile(
         manifest_path=location,
         manifest_length=len(data),
@@ -95,6 +88,24 @@ def merged_manifest(
         partitions=_summaries(parts, metadata),
     )
     return MergedManifest(data=data, row=row, packed=joined(known) if len(known) == len(pieces) else None)
+
+
+def _pieces(part: ManifestFile, metadata: TableMetadata, source: Source, layout: Layout) -> list[Piece]:
+    """The live entries of a manifest, existing and with all that they inherit: from memory, or out of its file."""
+    packed = source.packed(part)
+    if packed is not None and (packed.format_version, packed.partition_type) != (
+        layout.format_version, layout.partition_type
+    ):  # fmt: skip
+        packed = None
+    if packed is not None and (part.existing_files_count or 0) < TAKEN_OVER_FROM:
+        return [carried_over(packed, part)]
+    stored = read_pieces(source.read(part), part, layout)
+    if packed is not None and not any(isinstance(piece, StoredBlock) for piece in stored or ()):
+        return [carried_over(packed, part)]
+    if stored is None:
+        listed = merge_entries([source.entries(metadata, part)], snapshot_id=_NO_SNAPSHOT)
+        return [pack(listed, layout.partition_type, format_version=layout.format_version)]
+    return [carried_over(one, part) if isinstance(one, PackedEntries) else one for one in stored]
 
 
 def _summaries(parts: Sequence[ManifestFile], metadata: TableMetadata) -> tuple[FieldSummary, ...] | None:

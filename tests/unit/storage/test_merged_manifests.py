@@ -16,7 +16,8 @@ from firn.storage.manifest_lists import assign_first_row_ids
 from firn.storage.manifest_merge import merge_entries
 from firn.storage.manifest_pieces import ROW_IDS_KEY
 from firn.storage.manifests import EncodedManifest, decode_manifest, encode_manifest, manifest_file
-from firn.storage.merged_manifests import MergedManifest, Source, merged_manifest
+from firn.storage.merged_manifests import TAKEN_OVER_FROM, MergedManifest, Source, merged_manifest
+from firn.storage.packed_entries import PackedEntries, carried_over, joined
 from tests.strategies.manifests import EXAMPLE_PARTITION, SCHEMA, SPEC, added, entries
 from tests.strategies.older_avro import unsealed
 
@@ -39,6 +40,7 @@ class Stored:
         self.metadata = metadata(version)
         self.data: dict[str, bytes] = {}
         self.kept: dict[str, EncodedManifest] = {}
+        self.packed: dict[str, PackedEntries] = {}
         self.manifests: list[ManifestFile] = []
         self.decoded = 0
 
@@ -68,7 +70,7 @@ class Stored:
     def merged(self) -> MergedManifest:
         def packed(manifest: ManifestFile) -> Any:
             kept = self.kept.get(manifest.manifest_path)
-            return None if kept is None else kept.packed
+            return self.packed.get(manifest.manifest_path) if kept is None else kept.packed
 
         source = Source(packed=packed, read=lambda m: self.data[m.manifest_path], entries=self.entries)
         return merged_manifest(self.manifests, self.metadata, source, location=LOCATION)
@@ -119,6 +121,29 @@ def test_what_was_merged_before_is_taken_over_block_by_block(version: int, data:
     if expected:
         assert second.decoded == 0
     assert second.read(merged) == second.expected()
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_of_a_large_merged_manifest_the_blocks_are_taken_over_though_it_is_in_memory(version: int) -> None:
+    first, second = Stored(version), Stored(version)
+    entry = _entry()
+    first.add([entry] * TAKEN_OVER_FROM, kept=True)
+    first.add([entry], kept=True)
+    before = first.merged()
+    assert before.packed is None  # nor are they kept
+    row = {"added_snapshot_id": 7, "sequence_number": 3, "first_row_id": 500_000 if version > 2 else None}
+    members = {name: getattr(before.row, name) for name in before.row.__struct_fields__}
+    second.add([entry], kept=True)
+    second.manifests.append(ManifestFile(**members | row))
+    second.data[LOCATION] = before.data
+    parts = zip(first.kept.values(), first.manifests, strict=True)
+    second.packed[LOCATION] = joined(
+        [carried_over(one.packed, manifest) for one, manifest in parts if one.packed is not None]
+    )
+    merged = second.merged()
+    assert second.read(merged) == second.expected()
+    blocks = open_avro(before.data, location="x").blocks
+    assert all(before.data[block.start : block.end] in merged.data for block in blocks)
 
 
 def test_files_without_row_ids_are_not_taken_over_as_they_are() -> None:
