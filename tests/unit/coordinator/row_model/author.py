@@ -335,7 +335,11 @@ class Author:
     # -- upkeep ------------------------------------------------------------------------------------------------------
 
     def compaction(self, view: View, choices: Choices) -> Planned | None:
-        """Files written anew with the deletes applied, maybe as old as they were."""
+        """Files written anew with the deletes applied, maybe as old as they were.
+
+        Equality deletes pass by rows that keep their age, unless any of the files are of another spec than the others:
+        rows may then leave the partition that the deletes are for, or come to one whose deletes are not for them.
+        """
         if view.head is None or not view.files:
             return None
         chosen = choices.some_of(view.files)
@@ -347,15 +351,17 @@ class Author:
         snapshot = view.metadata.snapshot_by_id(view.head)
         assert snapshot is not None
         keeps_age = choices.coin()
+        written = self._maker.data(view.metadata, rewritten.values(), file_format=choices.one_of(FORMATS))
         intent = _intent(
             Replace,
             view,
             removed_data_files=_paths(chosen),
-            data_files=self._maker.data(view.metadata, rewritten.values(), file_format=choices.one_of(FORMATS)),
+            data_files=written,
             data_sequence_number=snapshot.sequence_number if keeps_age else None,
             base_snapshot_id=view.head,
         )
-        tolerates = {"append", "equality"} if keeps_age else {"append"}
+        of_one_spec = len({seen.file.spec_id for seen in chosen} | {file.spec_id for file in written}) == 1
+        tolerates = {"append", "equality"} if keeps_age and of_one_spec else {"append"}
         return _planned("compaction", view, intent, compact(rewritten), tolerates=frozenset(tolerates))
 
     def rewrite_deletes(self, view: View, choices: Choices) -> Planned | None:

@@ -82,6 +82,10 @@ class RowMachine(RuleBasedStateMachine):
     @initialize(partitioned=st.booleans(), data=st.data())
     def create(self, partitioned: bool, data: st.DataObject) -> None:
         """The table with some rows."""
+        self.begin(_choices(data), partitioned=partitioned)
+
+    def begin(self, choices: Choices, *, partitioned: bool) -> None:
+        """Create the table, and append to it twice."""
         create = CreateTable(
             intent_id=new_id(),
             table=TABLE,
@@ -94,7 +98,6 @@ class RowMachine(RuleBasedStateMachine):
         self.runner.run(self.bench.news())
         self.metadata = self._read()
         self.model = TableModel(self.metadata)
-        choices = _choices(data)
         for _ in range(2):
             self._plan("append", choices)
         self._submit([self.waiting.pop() for _ in range(2)], "none", [])
