@@ -58,7 +58,7 @@ def is_there(pid: int) -> bool:
     """Whether a process runs; one that only waits to be reaped does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # the second while it is read
         if Path("/proc/self").exists():
             return False
     try:
