@@ -6,6 +6,7 @@ from typing import Final
 
 from firn.coordinator.decisions import Decisions
 from firn.coordinator.replay.head import Head
+from firn.coordinator.replay.live_files import FILE_BYTES
 from firn.coordinator.replay.working import Working
 from firn.coordinator.table_catalogs import JOURNAL_HEAD
 from firn.coordinator.table_reader import TableReader
@@ -25,6 +26,9 @@ SNAPSHOT_BYTES: Final = 4_000
 
 MANIFEST_BYTES: Final = 2_000
 """What a manifest of a head takes, beside its entries."""
+
+LIVE_BYTES_FORGOTTEN_MAX: Final = 50_000 * FILE_BYTES
+"""Live files up to which a table is forgotten: so many are found again in about a second, by reading all manifests."""
 
 
 class TableState:
@@ -95,20 +99,27 @@ class TableState:
 
     @property
     def memory(self) -> int:
-        """Bytes that this takes, about."""
+        """Bytes that this takes, about; of a table that is too large to be forgotten only what it can forget."""
         current = self.current
-        if current is None:
+        if current is None or self._is_large:
             return self.decisions.memory
         snapshots = 0 if self.metadata is None else len(self.metadata.snapshots)
         heads = sum(len(head.manifests) * MANIFEST_BYTES + head.live.memory for head in self.heads.values())
         return METADATA_BYTES + snapshots * SNAPSHOT_BYTES + heads + self.decisions.memory
 
     def make_small(self) -> None:
-        """Forget what `load` reads again; what was decided stays known, but for ids that checkpoints list."""
+        """Forget what `load` soon has read again; what was decided stays known, but for ids that checkpoints list."""
+        self.decisions.make_small()
+        if self._is_large:
+            return
         if self.metadata is not None:
             forget_texts(self.metadata)
         self._forget()
-        self.decisions.make_small()
+
+    @property
+    def _is_large(self) -> bool:
+        """Whether it takes long to find the table's live files again."""
+        return any(head.live.memory > LIVE_BYTES_FORGOTTEN_MAX for head in self.heads.values())
 
     @property
     def current(self) -> TableMetadata | ViewMetadata | None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from firn.coordinator.kept_states import Keeper, KeptStates
+from firn.coordinator.replay.live_files import FILE_BYTES
 from firn.coordinator.table_state import TableState
 from firn.model.limits import Limits
 from tests.unit.coordinator.workbench import TABLE, Workbench, append, create, delete
@@ -146,3 +147,18 @@ async def test_a_table_that_is_forgotten_is_swapped_as_often_as_it_wants():
         await bench.commit(append("a"))
         assert commits.swaps_per_second_max == 7
         assert commits.memory > 1_000
+
+
+async def test_a_table_whose_live_files_take_long_to_find_is_not_forgotten(monkeypatch):
+    monkeypatch.setattr("firn.coordinator.table_state.LIVE_BYTES_FORGOTTEN_MAX", 2 * FILE_BYTES)
+    bench = Workbench(limits=Limits(table_states_bytes_max=1))
+    async with bench.daemon() as daemon:
+        for name, files in (("db.large", "abc"), ("db.small", "ab")):
+            await bench.commit(create(table=name))
+            await bench.commit(append(*files, table=name))
+        await bench.commit(create(table="db.last"))
+        states = {name: daemon.lanes._lanes[name]._commits._state for name in ("db.large", "db.small")}
+        assert states["db.small"].metadata is None
+        assert states["db.large"].metadata is not None
+        assert states["db.large"].memory == states["db.large"].decisions.memory  # the rest does not weigh
+        assert (await bench.refuse(append("a", table="db.large"))).rule == "duplicate-file"
