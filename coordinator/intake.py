@@ -161,14 +161,14 @@ class Intake:
             return
         block_ms = 0 if any(stepped) else HELD_BLOCK_MS if held_back else BLOCK_MS
         taken = await self._streams.take(ready, consumer=self._consumer, count=TAKE_COUNT, block_ms=block_ms)
-        pages: list[_Page] = []
-        for shard, entries in groupby(taken, key=attrgetter("shard")):
-            backlog = self._backlogs.get(shard)
+        by_shard = [(self._backlogs.get(shard), list(some)) for shard, some in groupby(taken, key=attrgetter("shard"))]
+        for backlog, entries in by_shard:
             if backlog is None:
-                await self._give_back(list(entries))
-            else:
-                pages.append(_Page(backlog, backlog.admit(list(entries)), new=True))
-        await self._distribute(pages)
+                await self._give_back(entries)
+        # Only then: what has been admitted must reach `_distribute`, whatever goes wrong.
+        await self._distribute(
+            [_Page(one, one.admit(entries), new=True) for one, entries in by_shard if one is not None]
+        )
 
     async def _distribute(self, pages: list[_Page]) -> None:
         """Hand pages over to the lanes, behind those that came before.

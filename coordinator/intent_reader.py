@@ -73,6 +73,9 @@ class IntentReader:
             self._companion.kill()
         except Unavailable as error:
             self._fails(str(error))
+        except (msgspec.MsgspecError, ValueError) as error:  # started from another version's files, for one
+            self._fails(f"its answer cannot be read: {error}")
+            self._companion.kill()
         return nothing
 
     def takes(self, payloads: Sequence[bytes]) -> bool:
@@ -113,8 +116,9 @@ class IntentReader:
             if asked is None:
                 raise Unavailable("the process that reads intents cannot be asked")
             await asked
-        except (OSError, Unavailable) as error:
+        except (OSError, Unavailable, msgspec.MsgspecError, ValueError) as error:
             self._fails(str(error))
+            self._companion.kill()
         else:
             self._ready = True
 

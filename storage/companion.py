@@ -173,8 +173,13 @@ class Companion(Generic[R]):
                 if connection is self._socket:
                     self._end()
                 return
-            reply = self._decoder.decode(message)
-            under_way = self._under_way.pop(reply.number)
+            try:
+                reply = self._decoder.decode(message)
+                under_way = self._under_way.pop(reply.number)
+            except (msgspec.MsgspecError, KeyError) as error:  # started from another version's files, for one
+                _log.error(f"the process that {self._does} says what nobody understands", reason=repr(error))
+                self.kill()
+                return
             try:
                 with self._arena.memory(under_way.start) as memory:
                     taken = under_way.take(reply, memory)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from firn.coordinator.daemon import Daemon
+from firn.model.errors import Unavailable
+from firn.model.outcome import Committed
+from firn.model.sharding import shard_of
 from firn.storage.intent_streams import Entry
 from firn.storage.memory_streams import MemoryStreams
 from tests.unit.coordinator.workbench import Workbench, append, create
@@ -40,3 +44,42 @@ async def test_an_entry_of_a_shard_that_was_given_up_meanwhile_is_added_anew_and
         assert given_up, "nothing came too late: the test proves nothing"
         assert added() - before == 2, "the entry, and the same added anew"
         assert len(await bench.live()) == 1
+
+
+async def test_what_came_with_an_entry_that_cannot_be_added_anew_now_is_not_left_lying(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench = Workbench()
+    take, move = MemoryStreams.take, MemoryStreams.move
+    armed: list[Daemon] = []
+    failed: list[int] = []
+
+    async def taken_too_late(self: MemoryStreams, shards: Any, **options: Any) -> Any:
+        entries = await take(self, shards, **options)
+        if armed and not failed and entries:
+            await asyncio.sleep(0.05)  # so that both are there
+            more = await take(self, shards, **{**options, "block_ms": 0})
+            entries = sorted([*entries, *more], key=lambda entry: entry.shard)
+        if armed and not failed and len({entry.shard for entry in entries}) == 2:
+            failed.append(entries[-1].shard)
+            del armed[0].intake._backlogs[entries[-1].shard]
+        return entries
+
+    async def moved_later(self: MemoryStreams, entry: Entry, *, to_shard: int) -> None:
+        if len(failed) == 1:
+            failed.append(entry.shard)
+            raise Unavailable("Redis is away")
+        await move(self, entry, to_shard=to_shard)
+
+    monkeypatch.setattr(MemoryStreams, "take", taken_too_late)
+    monkeypatch.setattr(MemoryStreams, "move", moved_later)
+    names = {shard_of(f"db.t{n}", shards=bench.shards): f"db.t{n}" for n in range(20)}
+    tables = [names[shard] for shard in sorted(names)[:2]]
+    async with bench.daemon() as daemon:
+        for table in tables:
+            await bench.commit(create(table))
+        armed.append(daemon)
+        intents = [append("a", table=table) for table in tables]
+        await bench.send(*intents)
+        assert all([isinstance(await bench.outcome(intent), Committed) for intent in intents])
+    assert len(failed) == 2, "nothing failed: the test proves nothing"

@@ -244,3 +244,37 @@ async def test_what_is_in_the_table_does_not_depend_on_who_read_it(format_versio
             found[reads] = [entry.data_file for entry in tables.entries(metadata, manifest)]
     assert found[None] == found[reader]
     assert found[None][0].column_sizes == {1: 40, 2: 2**40}
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        pytest.param("connection.send(b'?')", id="no-message"),
+        pytest.param("connection.send(e((999, None)))", id="unknown-number"),
+        pytest.param("memory[p.start] = 0xC1; connection.send(e((p.number, 1)))", id="no-intents"),
+        pytest.param("memory[p.start] = 0x90; connection.send(e((p.number, 1)))", id="too-few"),
+    ],
+)
+async def test_a_process_of_another_version_is_ended_and_its_page_read_by_the_daemon(tmp_path, monkeypatch, said):
+    """Its files may have been replaced since the daemon started."""
+    program = tmp_path / "another_version.py"
+    program.write_text(f"""
+import msgspec
+from firn.coordinator.read_appends import Page
+from firn.storage.companion_program import serving
+e = msgspec.msgpack.encode
+with serving() as (connection, memory):
+    while message := connection.recv(65536):
+        p = msgspec.msgpack.decode(message, type=Page)
+        if p.sizes:
+            {said}
+        else:
+            memory[p.start] = 0x90
+            connection.send(e((p.number, 1)))
+""")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    monkeypatch.setattr("firn.coordinator.intent_reader.PROGRAM", "another_version")
+    async with intent_reader() as reader:
+        assert await reader.read_ahead([encode_intent(own())]) == [None]
+        assert not reader.takes([b"x"])
+        await until(lambda: not exists(reader.pid))
