@@ -1,4 +1,6 @@
-"""What decides: intake, lanes, replay, the commit protocol and recovery; the daemon, its command line and the client.
+"""What decides: the daemon, its command line and the client.
 
-Follow one intent from intake to outcome and the modules come in that order.
+Follow one intent: `intake` takes it from its stream, `lanes` gathers a batch for its table, `replay` decides it on the
+table's state (`tables`, `journal`), `commits` makes files of what was decided, and `outcomes` tells its writer. Beside
+the path: `recovery` and `fsck`, `insight` and `operations`, and what people see (`cli`, `pages`, `demo`).
 """

@@ -11,35 +11,35 @@ from typing import Final
 import msgspec
 import structlog
 
-from firn.coordinator.bulletin import Bulletin
 from firn.coordinator.cancellation import cancel_all
 from firn.coordinator.config import Settings
-from firn.coordinator.disturbances import Disturbances
 from firn.coordinator.http_server import Health, HttpServer
-from firn.coordinator.intake import Intake
-from firn.coordinator.intent_reader import IntentReader
-from firn.coordinator.kept_states import KeptStates
-from firn.coordinator.lane_threads import LaneThreads
-from firn.coordinator.lanes import Lanes
+from firn.coordinator.intake.intake import Intake
+from firn.coordinator.intake.intent_reader import IntentReader
+from firn.coordinator.intake.ownership import Ownership
+from firn.coordinator.lanes.kept_states import KeptStates
+from firn.coordinator.lanes.lane_threads import LaneThreads
+from firn.coordinator.lanes.lanes import Lanes
+from firn.coordinator.lanes.paused_tables import PausedTables
+from firn.coordinator.lanes.waiting import WaitingIntents
+from firn.coordinator.lanes.workshop import Workshop
 from firn.coordinator.metrics import Metrics
-from firn.coordinator.ownership import Ownership
+from firn.coordinator.operations.bulletin import Bulletin
+from firn.coordinator.operations.server_health import ServerHealth
+from firn.coordinator.operations.table_patrol import TablePatrol
+from firn.coordinator.outcomes.disturbances import Disturbances
+from firn.coordinator.outcomes.publish import Publisher
+from firn.coordinator.outcomes.reservations import Reservations
 from firn.coordinator.pages.prometheus import Prometheus
 from firn.coordinator.pages.site import Site
 from firn.coordinator.pages.survey import Survey
-from firn.coordinator.paused_tables import PausedTables
 from firn.coordinator.pending import Pending
-from firn.coordinator.publish import Publisher
 from firn.coordinator.replay.holds import Hold
 from firn.coordinator.replay.working import Working
-from firn.coordinator.reservations import Reservations
-from firn.coordinator.server_health import ServerHealth
-from firn.coordinator.table_catalogs import TableCatalogs
-from firn.coordinator.table_locations import TableLocations
-from firn.coordinator.table_patrol import TablePatrol
-from firn.coordinator.table_reader import TableReader
+from firn.coordinator.tables.table_catalogs import TableCatalogs
+from firn.coordinator.tables.table_locations import TableLocations
+from firn.coordinator.tables.table_reader import TableReader
 from firn.coordinator.version import VERSION
-from firn.coordinator.waiting import WaitingIntents
-from firn.coordinator.workshop import Workshop
 from firn.model.errors import AlreadyExists, FirnError, InvalidInput, Misconfigured
 from firn.model.journal import Segment
 from firn.model.sharding import shard_of

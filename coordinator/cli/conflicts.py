@@ -18,9 +18,9 @@ from firn.coordinator.cli.output import Column, complain
 from firn.coordinator.cli.reach import Reach, reaching
 from firn.coordinator.cli.text import one_line, shown, time_of
 from firn.coordinator.cli.times import Moment, now_ms
-from firn.coordinator.dead_letters import DeadLetter, letter_ms, newest_dead_letters
-from firn.coordinator.lookups import SLACK_MS, walk_back
-from firn.coordinator.queue_look import glance_at
+from firn.coordinator.insight.queue_look import glance_at
+from firn.coordinator.journal.lookups import SLACK_MS, walk_back
+from firn.coordinator.operations.dead_letters import DeadLetter, letter_ms, newest_dead_letters
 from firn.model.errors import CorruptFile, InvalidInput, NotFound, Unavailable
 from firn.model.event import Event
 from firn.model.journal import Segment

@@ -19,9 +19,9 @@ from firn.coordinator.cli.text import one_line, plural, shown, time_of
 from firn.coordinator.cli.times import Moment, now_ms
 from firn.coordinator.client import Answer, Unknown
 from firn.coordinator.client.intents import new_intent_id
-from firn.coordinator.dead_letters import DeadLetter, Selection, is_letter_id, letter_ms, newest_dead_letters
-from firn.coordinator.lookups import find_decision
-from firn.coordinator.refusals import refusal_in
+from firn.coordinator.journal.lookups import find_decision
+from firn.coordinator.operations.dead_letters import DeadLetter, Selection, is_letter_id, letter_ms, newest_dead_letters
+from firn.coordinator.outcomes.refusals import refusal_in
 from firn.model.errors import FirnError, InvalidInput, InvalidIntent, NotFound
 from firn.model.event import letter_event
 from firn.model.intent import Intent, digest_of

@@ -17,7 +17,7 @@ from firn.coordinator.cli.reach import Reach, reaching, shards_of
 from firn.coordinator.cli.text import one_line, size_of
 from firn.coordinator.cli.zookeeper_servers import servers_of
 from firn.coordinator.config import is_loopback
-from firn.coordinator.fleet import fleet_of
+from firn.coordinator.operations.fleet import fleet_of
 from firn.coordinator.version import VERSION
 from firn.model.errors import FirnError, Misconfigured, NotFound
 from firn.model.identifiers import uuid7

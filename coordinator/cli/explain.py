@@ -13,9 +13,9 @@ from firn.coordinator.cli.output import complain
 from firn.coordinator.cli.reach import Reach, reaching, shards_of
 from firn.coordinator.cli.text import one_line
 from firn.coordinator.cli.times import now_ms
-from firn.coordinator.explain import Sources, snapshot_story_of, story_of
-from firn.coordinator.lookups import find_decision
-from firn.coordinator.queue_look import Place, places_of
+from firn.coordinator.insight.explain import Sources, snapshot_story_of, story_of
+from firn.coordinator.insight.queue_look import Place, places_of
+from firn.coordinator.journal.lookups import find_decision
 from firn.model.errors import CorruptFile, InvalidInput, NotFound, Unavailable
 from firn.model.identifiers import is_intent_id
 from firn.model.outcome import Outcome, decode_outcome

@@ -7,11 +7,11 @@ from typing import Final
 
 from firn.coordinator.cli.output import Line
 from firn.coordinator.cli.text import plural, shown, span_of, time_of
-from firn.coordinator.dry_run import Forecast, FutureSnapshot
-from firn.coordinator.explain import Asked, BatchTold, LostSwap, Now, SnapshotStory, Story
-from firn.coordinator.landed import Landed
-from firn.coordinator.publish import OUR_MISTAKES
-from firn.coordinator.queue_look import Place
+from firn.coordinator.insight.dry_run import Forecast, FutureSnapshot
+from firn.coordinator.insight.explain import Asked, BatchTold, LostSwap, Now, SnapshotStory, Story
+from firn.coordinator.insight.landed import Landed
+from firn.coordinator.insight.queue_look import Place
+from firn.coordinator.outcomes.publish import OUR_MISTAKES
 from firn.model.outcome import Committed, Hint, Rejected
 
 LISTED_MAX: Final = 10

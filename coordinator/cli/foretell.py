@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from firn.coordinator.cli.exits import EXIT_NO, EXIT_OK
 from firn.coordinator.cli.explained import forecast_lines
 from firn.coordinator.cli.reach import Reach
-from firn.coordinator.dry_run import Forecast
-from firn.coordinator.dry_runs import DryRuns
+from firn.coordinator.insight.dry_run import Forecast
+from firn.coordinator.insight.dry_runs import DryRuns
 from firn.coordinator.replay.attempt import Placement
 from firn.model.intent import Intent
 from firn.storage.pointers import Pointers

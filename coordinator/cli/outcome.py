@@ -9,7 +9,7 @@ from firn.coordinator.cli.exits import EXIT_NO, EXIT_OK, EXIT_UNAVAILABLE
 from firn.coordinator.cli.output import complain
 from firn.coordinator.cli.reach import Reach, reaching
 from firn.coordinator.cli.text import one_line
-from firn.coordinator.lookups import find_decision
+from firn.coordinator.journal.lookups import find_decision
 from firn.model.errors import InvalidInput, Unavailable
 from firn.model.identifiers import is_intent_id
 from firn.model.outcome import Outcome, Rejected, decode_outcome

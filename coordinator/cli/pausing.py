@@ -16,7 +16,7 @@ from firn.coordinator.cli.output import complain
 from firn.coordinator.cli.reach import Reach, reaching, shards_of
 from firn.coordinator.cli.text import one_line, plural, shown, span_of, time_of
 from firn.coordinator.cli.times import now_ms
-from firn.coordinator.pausing import Drain, Paused, drain, pause_table, resume_table
+from firn.coordinator.operations.pausing import Drain, Paused, drain, pause_table, resume_table
 from firn.model.errors import FirnError, InvalidInput, NotFound
 from firn.model.event import pause_event
 from firn.model.identifiers import check_table_name

@@ -22,9 +22,9 @@ from firn.coordinator.config import CONFIG_FILE, LogSettings, Settings, load_set
 from firn.coordinator.connections import connect_files, connect_session, connect_streams
 from firn.coordinator.endpoints import DATA_DEFAULT, read_endpoints
 from firn.coordinator.logs import configure_logs
-from firn.coordinator.table_catalogs import TableCatalogs
-from firn.coordinator.table_reader import TableReader
-from firn.coordinator.table_state import journal_head_of
+from firn.coordinator.tables.table_catalogs import TableCatalogs
+from firn.coordinator.tables.table_reader import TableReader
+from firn.coordinator.tables.table_state import journal_head_of
 from firn.model.errors import CorruptFile, InvalidInput, NotFound, Unavailable
 from firn.model.identifiers import check_table_name
 from firn.storage.file_system_tables import FileSystemTables

@@ -12,10 +12,10 @@ from firn.coordinator.cli.exits import EXIT_NO, EXIT_OK
 from firn.coordinator.cli.output import Column, complain
 from firn.coordinator.cli.reach import Reach, reaching
 from firn.coordinator.cli.text import one_line, plural, shown
+from firn.coordinator.operations.table_health import EVENTS_MAX
 from firn.coordinator.recovery.heads import Witness
 from firn.coordinator.recovery.journals import Journals, Link
 from firn.coordinator.recovery.run import ANNOUNCED_AT_ONCE, Found, Storage, Survey, places_of, restore, survey
-from firn.coordinator.table_health import EVENTS_MAX
 from firn.model.errors import AlreadyExists, CorruptFile, FirnError, InvalidInput, Misconfigured, NotFound, Unavailable
 from firn.model.event import Event
 from firn.storage.intent_streams import TablePlace

@@ -26,9 +26,9 @@ from firn.coordinator.connections import connect
 from firn.coordinator.daemon import Daemon
 from firn.coordinator.embedded import EmbeddedServers
 from firn.coordinator.endpoints import DATA_DEFAULT, Endpoints, forget_endpoints, write_endpoints
-from firn.coordinator.intent_reader import IntentReader
+from firn.coordinator.intake.intent_reader import IntentReader
+from firn.coordinator.intake.read_appends import Rules
 from firn.coordinator.logs import configure_logs
-from firn.coordinator.read_appends import Rules
 from firn.model.errors import FirnError, Misconfigured
 from firn.storage.file_writes import FileWrites, ProcessWrites, ThreadWrites
 from firn.storage.locations import FILE_SCHEME, scheme_of

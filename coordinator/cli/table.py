@@ -17,7 +17,7 @@ from firn.coordinator.cli.text import plural, shown
 from firn.coordinator.client import Intents, TableView
 from firn.coordinator.client.intents import new_intent_id
 from firn.coordinator.client.options import TableOptions
-from firn.coordinator.table_history import history_of
+from firn.coordinator.insight.table_history import history_of
 from firn.model.errors import NotFound
 from firn.model.intent import DropTable, Intent, RegisterTable
 from firn.model.metadata import TableMetadata

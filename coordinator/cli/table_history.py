@@ -7,7 +7,7 @@ from typing import Final
 
 from firn.coordinator.cli.output import Column
 from firn.coordinator.cli.text import time_of
-from firn.coordinator.table_history import HistoryItem
+from firn.coordinator.insight.table_history import HistoryItem
 
 HISTORY_COLUMNS: Final = (
     Column("SEQ", right=True), Column("SNAPSHOT", right=True), Column("TIME"), Column("OPERATION"),

@@ -9,7 +9,7 @@ import msgspec
 
 from firn.coordinator.cli.output import Column
 from firn.coordinator.cli.text import size_of, time_of
-from firn.coordinator.table_reader import TableReader
+from firn.coordinator.tables.table_reader import TableReader
 from firn.model.errors import CorruptFile
 from firn.model.metadata import TableMetadata
 from firn.model.partition_path import partition_path

@@ -13,7 +13,14 @@ from firn.coordinator.cli.pausing import pause_text
 from firn.coordinator.cli.reach import Reach, reaching, shards_of
 from firn.coordinator.cli.text import one_line, plural, size_of, span_of
 from firn.coordinator.cli.times import now_ms
-from firn.coordinator.table_health import Content, State, TableHealth, health_of_tables, with_content, with_queue
+from firn.coordinator.operations.table_health import (
+    Content,
+    State,
+    TableHealth,
+    health_of_tables,
+    with_content,
+    with_queue,
+)
 from firn.model.errors import NotFound, Unavailable
 from firn.model.identifiers import check_table_name
 

@@ -16,7 +16,7 @@ from firn.coordinator.client.options import RESUBMIT_AFTER_S, UNRESOLVED_MAX, Cl
 from firn.coordinator.client.reservations import AsyncReservation, ReservationOptions, reservation_of
 from firn.coordinator.client.table_view import TableFinder, TableView
 from firn.coordinator.client.view_found import ViewFound
-from firn.coordinator.reservations import Board, Reservations
+from firn.coordinator.outcomes.reservations import Board, Reservations
 from firn.model.errors import Misconfigured
 from firn.model.intent import Intent
 from firn.model.outcome import Committed, Outcome
@@ -25,7 +25,7 @@ from firn.storage.intent_streams import IntentStreams, StreamNames
 from firn.storage.redis_streams import RedisStreams
 
 if TYPE_CHECKING:
-    from firn.coordinator.dry_run import Forecast
+    from firn.coordinator.insight.dry_run import Forecast
 
 
 class AsyncTicket:
@@ -109,7 +109,8 @@ class AsyncClient(Operations[Coroutine[Any, Any, AsyncTicket]]):
         the answer: `Forecast.waiting` counts those in the queue. Reads the table's metadata and manifests. NotFound
         says what to do when Redis does not know a table.
         """
-        dry_runs = importlib.import_module("firn.coordinator.dry_runs")  # replay is nothing that every writer loads
+        # By its name and not before: replay is nothing that every writer loads.
+        dry_runs = importlib.import_module("firn.coordinator.insight.dry_runs")
         runs = dry_runs.DryRuns(streams=self._streams, files=self._files, pointers=await self._finder.pointers())
         forecasts: list[Forecast] = await runs.of(intents)
         return forecasts

@@ -12,7 +12,7 @@ from typing import Any, Final, Self, TypedDict
 
 from firn.coordinator.client.intents import filter_json, locations_of, new_intent_id
 from firn.coordinator.client.options import FilterLike
-from firn.coordinator.reservations import Reservations
+from firn.coordinator.outcomes.reservations import Reservations
 from firn.model.errors import FirnError, InvalidInput, Unavailable
 from firn.model.intent import ContentFile
 from firn.model.reservation import Disturbance, Overlap, Reservation, ReservedPartition, Scope

@@ -21,13 +21,13 @@ from firn.coordinator.client.options import ClientOptions
 from firn.coordinator.client.reservations import AsyncReservation, ReservationOptions, SyncReservation
 from firn.coordinator.client.table_view import TableView
 from firn.coordinator.client.view_found import ViewFound
-from firn.coordinator.reservations import Board
+from firn.coordinator.outcomes.reservations import Board
 from firn.model.errors import Unavailable
 from firn.model.intent import Intent
 from firn.model.outcome import Committed, Outcome
 
 if TYPE_CHECKING:
-    from firn.coordinator.dry_run import Forecast
+    from firn.coordinator.insight.dry_run import Forecast
 
 CLOSE_TIMEOUT_S: Final = 5.0
 

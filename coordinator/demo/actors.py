@@ -20,7 +20,7 @@ from firn.coordinator.demo.dataset import (
     read_files,
     write_file,
 )
-from firn.coordinator.table_reader import TableReader
+from firn.coordinator.tables.table_reader import TableReader
 from firn.model.content_file import content_file_of
 from firn.model.datafile import DataFile
 from firn.model.intent import ContentFile

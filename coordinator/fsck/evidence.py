@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from firn.coordinator.fsck.finding import Finding
-from firn.coordinator.table_reader import TableReader
+from firn.coordinator.tables.table_reader import TableReader
 from firn.model.errors import CorruptFile, InvalidInput, NotFound
 from firn.model.journal import Segment
 from firn.model.metadata import TableMetadata

@@ -16,7 +16,7 @@ from firn.coordinator.fsck.linear_history import linear_history
 from firn.coordinator.fsck.no_doubles import no_doubles
 from firn.coordinator.fsck.nothing_missing import nothing_missing, reachable_files
 from firn.coordinator.fsck.view_history import ViewHistory
-from firn.coordinator.table_reader import TableReader
+from firn.coordinator.tables.table_reader import TableReader
 from firn.model.limits import Limits
 from firn.storage.files import FileStore
 from firn.storage.journal import JournalFiles

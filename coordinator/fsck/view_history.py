@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from firn.coordinator.fsck.finding import Finding
-from firn.coordinator.table_reader import TableReader
+from firn.coordinator.tables.table_reader import TableReader
 from firn.model.errors import CorruptFile, InvalidInput, NotFound
 from firn.model.journal import Segment
 from firn.model.view import VersionLogEntry, ViewMetadata

@@ -9,14 +9,14 @@ from typing import Final, Literal
 
 import msgspec
 
-from firn.coordinator.explain import Sources, Story, story_of
-from firn.coordinator.fleet import Fleet, fleet_of, notices, troubles_in
-from firn.coordinator.lanes import Lanes
+from firn.coordinator.insight.explain import Sources, Story, story_of
+from firn.coordinator.insight.queue_look import Place, places_of
+from firn.coordinator.insight.table_history import HistoryItem, history_of
+from firn.coordinator.lanes.lanes import Lanes
+from firn.coordinator.lanes.workshop import Workshop
+from firn.coordinator.operations.fleet import Fleet, fleet_of, notices, troubles_in
 from firn.coordinator.pages.snapshot_graph import SNAPSHOTS_MAX, Graph, graph_of
-from firn.coordinator.queue_look import Place, places_of
-from firn.coordinator.table_history import HistoryItem, history_of
-from firn.coordinator.table_state import journal_head_of
-from firn.coordinator.workshop import Workshop
+from firn.coordinator.tables.table_state import journal_head_of
 from firn.model.errors import CorruptFile, FirnError, NotFound
 from firn.model.event import Event
 from firn.model.journal import Segment

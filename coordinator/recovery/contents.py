@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from firn.coordinator.recovery.journals import Link
-from firn.coordinator.table_catalogs import JOURNAL_HEAD
-from firn.coordinator.table_reader import TableReader
-from firn.coordinator.table_state import uuid_of
+from firn.coordinator.tables.table_catalogs import JOURNAL_HEAD
+from firn.coordinator.tables.table_reader import TableReader
+from firn.coordinator.tables.table_state import uuid_of
 from firn.model.errors import CorruptFile, InvalidInput, NotFound
 from firn.model.metadata import TableMetadata
 from firn.model.view import ViewMetadata

@@ -6,10 +6,10 @@ from typing import Final, Literal
 
 import msgspec
 
-from firn.coordinator.pointer_move import WATERMARKS_KEPT
+from firn.coordinator.commits.pointer_move import WATERMARKS_KEPT
 from firn.coordinator.recovery.contents import Contents
 from firn.coordinator.recovery.journals import Journals, Link
-from firn.coordinator.table_catalogs import JOURNAL_HEAD
+from firn.coordinator.tables.table_catalogs import JOURNAL_HEAD
 from firn.model.errors import CorruptFile
 from firn.model.view import ViewMetadata
 from firn.storage.journal import JournalFiles

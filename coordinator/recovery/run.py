@@ -11,7 +11,7 @@ from firn.coordinator.recovery.contents import Contents
 from firn.coordinator.recovery.heads import AmbiguousJournalError, Certainty, Head, Heads, Witness
 from firn.coordinator.recovery.journals import Journals, find_segments, read_journals
 from firn.coordinator.recovery.pointers import pointer_of
-from firn.coordinator.table_reader import TableReader
+from firn.coordinator.tables.table_reader import TableReader
 from firn.model.errors import AlreadyExists, CorruptFile, InvalidInput, NotFound, Unavailable
 from firn.model.limits import Limits
 from firn.storage.files import FileStore

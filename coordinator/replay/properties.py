@@ -10,7 +10,7 @@ from firn.coordinator.replay.append import APPEND_MODE
 from firn.coordinator.replay.decision import Applied
 from firn.coordinator.replay.places import require_own, require_own_places
 from firn.coordinator.replay.working import Working
-from firn.coordinator.table_catalogs import JOURNAL_HEAD
+from firn.coordinator.tables.table_catalogs import JOURNAL_HEAD
 from firn.model import metadata_changes
 from firn.model.errors import InvalidInput
 from firn.model.name_mapping import NAME_MAPPING_PROPERTY, name_mapping_from_text

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from firn.coordinator.merges_beside import MergesBeside
 from firn.coordinator.replay.head import Head
+from firn.coordinator.tables.merges_beside import MergesBeside
 from firn.model.datafile import DataFile
 from firn.model.deletion_vector import DeletionVector
 from firn.model.manifest import ManifestEntry, ManifestFile

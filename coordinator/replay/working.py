@@ -13,7 +13,7 @@ from typing import Final, Literal, NoReturn
 
 import msgspec
 
-from firn.coordinator.landmarks import Landmarks
+from firn.coordinator.journal.landmarks import Landmarks
 from firn.coordinator.replay import rules
 from firn.coordinator.replay.attempt import Attempt, Placement
 from firn.coordinator.replay.draft import DraftManifest, DraftSnapshot, ManifestRef, TableChange, location_of

@@ -12,7 +12,7 @@ import duckdb_extension_avro
 import duckdb_extension_iceberg
 from pyiceberg.table import StaticTable
 
-from firn.coordinator.table_reader import TableReader
+from firn.coordinator.tables.table_reader import TableReader
 from firn.model.journal import Decided, Segment
 from firn.model.limits import Limits
 from firn.model.metadata import TableMetadata

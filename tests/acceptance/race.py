@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from pyiceberg.table import StaticTable
 
 from firn.coordinator.client import Client, TableView, data_files_from_parquet
-from firn.coordinator.table_reader import TableReader
+from firn.coordinator.tables.table_reader import TableReader
 from firn.model.ancestry import ancestors_of
 from firn.model.intent import ContentFile
 from firn.model.limits import Limits

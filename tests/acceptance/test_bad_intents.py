@@ -14,7 +14,7 @@ import pytest
 
 from firn.coordinator.client.intents import new_intent_id
 from firn.coordinator.embedded import RedisServer, ZooKeeperServer
-from firn.coordinator.table_reader import TableReader
+from firn.coordinator.tables.table_reader import TableReader
 from firn.model.identifiers import uuid7
 from firn.model.intent_codec import identity_of
 from firn.model.limits import Limits

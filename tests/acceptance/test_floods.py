@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from firn.coordinator.client.intents import new_intent_id
-from firn.coordinator.table_reader import TableReader
+from firn.coordinator.tables.table_reader import TableReader
 from firn.model.limits import Limits
 from firn.model.outcome import Committed
 from firn.model.sharding import shard_of

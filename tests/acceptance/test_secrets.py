@@ -44,7 +44,7 @@ MISTAKEN: Final = """
 import sys
 from firn.coordinator.cli.main import run
 from firn.coordinator.config import load_settings
-from firn.coordinator.table_commits import TableCommits
+from firn.coordinator.lanes.table_commits import TableCommits
 
 async def settle(self, *batch, **options):
     settings = load_settings()

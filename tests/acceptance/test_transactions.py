@@ -20,7 +20,7 @@ from pyiceberg.table import StaticTable
 from firn import Intents
 from firn.coordinator.client import Client, TableView
 from firn.coordinator.client.data_files import data_files_from_parquet
-from firn.coordinator.table_reader import TableReader
+from firn.coordinator.tables.table_reader import TableReader
 from firn.model.intent import ContentFile
 from firn.model.limits import Limits
 from firn.model.outcome import Committed

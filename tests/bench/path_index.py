@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from firn.coordinator.table_reader import TableReader
+from firn.coordinator.tables.table_reader import TableReader
 from firn.model.limits import Limits
 from firn.storage.file_stores import open_files
 from tests.bench.big_table import write_big_table

@@ -18,7 +18,7 @@ from playwright.sync_api import Browser
 from pyiceberg.table import StaticTable
 
 from firn import Rejected, data_files_from_parquet
-from firn.coordinator.dead_letters import is_letter_id
+from firn.coordinator.operations.dead_letters import is_letter_id
 from firn.model.sharding import shard_of
 from firn.storage.intent_streams import GROUP
 from tests.acceptance.browser import chromium

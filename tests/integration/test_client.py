@@ -30,7 +30,7 @@ from firn.coordinator.config import (
 from firn.coordinator.connections import connect
 from firn.coordinator.daemon import Daemon
 from firn.coordinator.embedded import RedisServer
-from firn.coordinator.table_reader import TableReader
+from firn.coordinator.tables.table_reader import TableReader
 from firn.model.errors import Misconfigured, NotFound
 from firn.model.limits import Limits
 from firn.storage.local_files import LocalFiles

@@ -16,7 +16,7 @@ from py4j.protocol import Py4JJavaError
 from pyiceberg.view.metadata import ViewMetadata as TheirViewMetadata
 from pyspark.sql import SparkSession
 
-from firn.coordinator.table_reader import TableReader
+from firn.coordinator.tables.table_reader import TableReader
 from firn.model.limits import Limits
 from firn.model.operations.views import RenameView, SetCurrentViewVersion, UpdateViewProperties
 from firn.model.view import SqlRepresentation, ViewMetadata

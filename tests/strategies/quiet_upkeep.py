@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar, cast
 
 from firn.coordinator.client.sync_client import Client
-from firn.coordinator.reservations import Board, Reservations
+from firn.coordinator.outcomes.reservations import Board, Reservations
 from firn.model.intent import Intent, encode_intent
 from firn.pipeline.upkeep import TableNow, Upkeep
 from firn.storage.files import FileStore

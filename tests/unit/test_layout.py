@@ -36,7 +36,7 @@ IMPORT_WHEN_NEEDED = {
     "coordinator/client/__init__.py",
     "coordinator/client/async_client.py",
     "coordinator/client/current_trace.py",
-    "coordinator/table_reader.py",
+    "coordinator/tables/table_reader.py",
     "pipeline/cli/maintain.py",
     "storage/file_stores.py",
 }

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 from firn.coordinator.cli.main import COMMANDS
-from firn.coordinator.table_reader import TableReader
+from firn.coordinator.tables.table_reader import TableReader
 from firn.model.deletion_vector import DeletionVector
 from firn.model.limits import Limits
 from firn.storage.data_files import NewFile
@@ -41,7 +41,7 @@ def test_the_program_that_writes_files_knows_of_files_alone():
 
 def test_the_program_that_reads_intents_knows_of_no_servers():
     assert not (ARROW | OBJECT_STORES | READERS_OF_ROWS | SERVERS) & loaded_by(
-        "firn.coordinator.intent_reading_program"
+        "firn.coordinator.intake.intent_reading_program"
     )
 
 

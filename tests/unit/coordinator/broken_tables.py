@@ -9,11 +9,11 @@ from collections.abc import Callable
 import msgspec
 
 from firn.coordinator.config import Settings
-from firn.coordinator.decisions import Decisions
 from firn.coordinator.fsck.contents import Contents, read_contents
 from firn.coordinator.fsck.evidence import Evidence, gather
 from firn.coordinator.fsck.run import Verdict, check_table
-from firn.coordinator.table_reader import TableReader
+from firn.coordinator.journal.decisions import Decisions
+from firn.coordinator.tables.table_reader import TableReader
 from firn.model.errors import CorruptFile, InvalidInput
 from firn.model.journal import Segment
 from firn.model.metadata import TableMetadata

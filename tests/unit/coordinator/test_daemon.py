@@ -8,7 +8,7 @@ from itertools import pairwise
 import msgspec
 import pytest
 
-from firn.coordinator.table_reader import TableReader
+from firn.coordinator.tables.table_reader import TableReader
 from firn.model.intent import DropTable, encode_intent
 from firn.model.outcome import Committed, Rejected
 from tests.unit.coordinator.workbench import (

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from firn.coordinator import decisions
-from firn.coordinator.decisions import Decisions
+from firn.coordinator.journal import decisions
+from firn.coordinator.journal.decisions import Decisions
 from firn.model.errors import CorruptFile
 from firn.model.identifiers import uuid7
 from firn.model.journal import Batch, Decided, Segment

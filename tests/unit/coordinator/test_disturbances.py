@@ -7,9 +7,9 @@ import gc
 from types import SimpleNamespace
 from typing import Any, cast
 
-from firn.coordinator.disturbances import Disturbances
+from firn.coordinator.outcomes.disturbances import Disturbances
+from firn.coordinator.outcomes.reservations import Board, Reservations
 from firn.coordinator.replay.working import Working
-from firn.coordinator.reservations import Board, Reservations
 from tests.unit.coordinator.workbench import Workbench, append, create
 
 TABLES = [f"db.t{number}" for number in range(8)]

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from firn import AsyncClient, Forecast, Intents
-from firn.coordinator.dry_runs import DryRuns
+from firn.coordinator.insight.dry_runs import DryRuns
 from firn.coordinator.replay.attempt import Placement
 from firn.model.errors import NotFound
 from firn.model.intent import Intent

@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from firn.coordinator.client.encoded_files import with_encoded_metrics
-from firn.coordinator.table_reader import TableReader
+from firn.coordinator.tables.table_reader import TableReader
 from firn.model.expressions.expression_json import expression_to_json
 from firn.model.expressions.filter_text import filter_from_text
 from firn.model.intent import CountMap, Overwrite, ValueMap

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from firn.coordinator.table_catalogs import JOURNAL_HEAD
-from firn.coordinator.table_reader import TableReader
+from firn.coordinator.tables.table_catalogs import JOURNAL_HEAD
+from firn.coordinator.tables.table_reader import TableReader
 from firn.model.errors import AlreadyExists
 from firn.model.intent import CreateTable, RegisterTable
 from firn.model.metadata import TableMetadata

@@ -91,7 +91,7 @@ async def test_a_dropped_and_a_new_table_of_the_same_name_hold_too():
 
 
 async def test_merged_manifests_and_checkpoints_hold_too(monkeypatch):
-    monkeypatch.setattr("firn.coordinator.decisions.CHECKPOINT_SEGMENTS", 4)
+    monkeypatch.setattr("firn.coordinator.journal.decisions.CHECKPOINT_SEGMENTS", 4)
     bench = Workbench()
     async with bench.daemon():
         await bench.commit(create(properties={"commit.manifest.min-count-to-merge": "3"}))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from firn.coordinator.gathering import ENOUGH, MOST, PART, PASSES_MAX, WAIT_S_MAX, Gathering
+from firn.coordinator.lanes.gathering import ENOUGH, MOST, PART, PASSES_MAX, WAIT_S_MAX, Gathering
 
 
 def ended(

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from firn.coordinator import lane_threads
-from firn.coordinator.lane_threads import COMPUTING_MAX, READING_MAX, LaneThreads
+from firn.coordinator.lanes import lane_threads
+from firn.coordinator.lanes.lane_threads import COMPUTING_MAX, READING_MAX, LaneThreads
 from firn.model.intent import Intent
 from firn.model.outcome import Committed
 from firn.storage.locations import normalize

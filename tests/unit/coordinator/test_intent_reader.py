@@ -13,10 +13,10 @@ import pytest
 from msgspec.structs import replace
 
 from firn.coordinator.client.encoded_files import with_encoded_metrics
-from firn.coordinator.intent_reader import IntentReader
-from firn.coordinator.intent_reading_program import read_page
-from firn.coordinator.read_appends import Page, PageRead, Rules, decode_page
-from firn.coordinator.table_reader import TableReader
+from firn.coordinator.intake.intent_reader import IntentReader
+from firn.coordinator.intake.intent_reading_program import read_page
+from firn.coordinator.intake.read_appends import Page, PageRead, Rules, decode_page
+from firn.coordinator.tables.table_reader import TableReader
 from firn.model.intent import Append, CountMap, ValueMap, digest_of, encode_intent
 from firn.model.intent_codec import decode_intent
 from firn.model.limits import Limits
@@ -33,7 +33,7 @@ REPLIES = "firn:replies:"
 
 @pytest.fixture(autouse=True)
 def everything_is_worth_it(monkeypatch):
-    monkeypatch.setattr("firn.coordinator.intent_reader.WORTH_BYTES", 1)
+    monkeypatch.setattr("firn.coordinator.intake.intent_reader.WORTH_BYTES", 1)
 
 
 @asynccontextmanager
@@ -114,7 +114,7 @@ async def test_whatever_is_no_well_formed_append_is_left_to_the_daemon():
 
 
 async def test_an_answer_for_which_there_is_no_room_is_left_to_the_daemon(monkeypatch):
-    monkeypatch.setattr("firn.coordinator.read_appends.SPARE_BYTES", 0)
+    monkeypatch.setattr("firn.coordinator.intake.read_appends.SPARE_BYTES", 0)
     payload = encode_intent(own())
     with mmap(-1, 4096) as memory:
         memory[: len(payload)] = payload
@@ -143,7 +143,7 @@ async def test_a_page_is_not_waited_for_while_the_process_starts():
 
 async def test_little_is_not_handed_over(monkeypatch):
     async with intent_reader() as reader:
-        monkeypatch.setattr("firn.coordinator.intent_reader.WORTH_BYTES", 100_000)
+        monkeypatch.setattr("firn.coordinator.intake.intent_reader.WORTH_BYTES", 100_000)
         assert await reader.read_ahead([encode_intent(own())]) == [None]
 
 
@@ -171,7 +171,7 @@ async def test_a_process_that_is_killed_leaves_its_pages_to_the_daemon_and_anoth
 
 
 async def test_a_process_that_hangs_is_ended(monkeypatch):
-    monkeypatch.setattr("firn.coordinator.intent_reader.ANSWER_S", 0.2)
+    monkeypatch.setattr("firn.coordinator.intake.intent_reader.ANSWER_S", 0.2)
     async with intent_reader() as reader:
         os.kill(reader.pid, signal.SIGSTOP)
         assert await reader.read_ahead([encode_intent(own())]) == [None]
@@ -197,7 +197,7 @@ async def test_a_terminals_signals_do_not_end_it_and_closing_does():
 
 
 async def test_a_program_that_cannot_be_started_costs_nothing_but_a_warning(monkeypatch, capsys):
-    monkeypatch.setattr("firn.coordinator.intent_reader.PROGRAM", "firn.no_such_program")
+    monkeypatch.setattr("firn.coordinator.intake.intent_reader.PROGRAM", "firn.no_such_program")
     async with intent_reader(ready=False) as reader:
         assert await reader.read_ahead([encode_intent(own())]) == [None]
         await until(lambda: reader._rests_until)
@@ -260,7 +260,7 @@ async def test_a_process_of_another_version_is_ended_and_its_page_read_by_the_da
     program = tmp_path / "another_version.py"
     program.write_text(f"""
 import msgspec
-from firn.coordinator.read_appends import Page
+from firn.coordinator.intake.read_appends import Page
 from firn.storage.companion_program import serving
 e = msgspec.msgpack.encode
 with serving() as (connection, memory):
@@ -273,7 +273,7 @@ with serving() as (connection, memory):
             connection.send(e((p.number, 1)))
 """)
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
-    monkeypatch.setattr("firn.coordinator.intent_reader.PROGRAM", "another_version")
+    monkeypatch.setattr("firn.coordinator.intake.intent_reader.PROGRAM", "another_version")
     async with intent_reader() as reader:
         assert await reader.read_ahead([encode_intent(own())]) == [None]
         assert not reader.takes([b"x"])

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from firn.coordinator.kept_states import Keeper, KeptStates
+from firn.coordinator.lanes.kept_states import Keeper, KeptStates
 from firn.coordinator.replay.live_files import FILE_BYTES
-from firn.coordinator.table_state import TableState
+from firn.coordinator.tables.table_state import TableState
 from firn.model.limits import Limits
 from tests.unit.coordinator.workbench import TABLE, Workbench, append, create, delete
 
@@ -150,7 +150,7 @@ async def test_a_table_that_is_forgotten_is_swapped_as_often_as_it_wants():
 
 
 async def test_a_table_whose_live_files_take_long_to_find_is_not_forgotten(monkeypatch):
-    monkeypatch.setattr("firn.coordinator.table_state.LIVE_BYTES_FORGOTTEN_MAX", 2 * FILE_BYTES)
+    monkeypatch.setattr("firn.coordinator.tables.table_state.LIVE_BYTES_FORGOTTEN_MAX", 2 * FILE_BYTES)
     bench = Workbench(limits=Limits(table_states_bytes_max=1))
     async with bench.daemon() as daemon:
         for name, files in (("db.large", "abc"), ("db.small", "ab")):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from firn.coordinator.lane_queue import MAINTENANCE_SHARE, LaneQueue
+from firn.coordinator.lanes.lane_queue import MAINTENANCE_SHARE, LaneQueue
 from firn.coordinator.metrics import Metrics
 from firn.coordinator.pending import Pending
 from firn.model.intent import DropTable, Intent

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 from pyiceberg.table.metadata import TableMetadataUtil
 
-from firn.coordinator import table_commits
-from firn.coordinator.commit import LIGHT_SNAPSHOTS_MAX, Plan, is_light
-from firn.coordinator.table_state import TableState
+from firn.coordinator.commits.commit import LIGHT_SNAPSHOTS_MAX, Plan, is_light
+from firn.coordinator.lanes import table_commits
+from firn.coordinator.tables.table_state import TableState
 from firn.model.long_tuples import LONG, LongTuple
 from firn.model.metadata_create import new_table_metadata
 from firn.model.operations.tables import RegisterTable

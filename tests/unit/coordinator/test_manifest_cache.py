@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import tracemalloc
 
-from firn.coordinator.manifest_cache import ManifestCache
+from firn.coordinator.tables.manifest_cache import ManifestCache
 from firn.model.datafile import DataFile
 from firn.model.manifest import ManifestEntry, ManifestFile, Status
 from firn.model.partitioning import PartitionField, PartitionSpec, partition_type

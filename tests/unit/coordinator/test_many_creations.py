@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from firn.coordinator.table_locations import LOCATIONS_LOCK
+from firn.coordinator.tables.table_locations import LOCATIONS_LOCK
 from firn.storage.leases import Leases
 from tests.unit.coordinator.workbench import Workbench, create
 

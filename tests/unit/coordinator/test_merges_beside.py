@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from firn.coordinator.daemon import Daemon
-from firn.coordinator.merges_beside import MERGE_LIVES_S, MergesBeside
 from firn.coordinator.replay import merging
+from firn.coordinator.tables.merges_beside import MERGE_LIVES_S, MergesBeside
 from firn.model.outcome import Committed
 from firn.storage.manifest_reader import StoredManifests
 from tests.unit.coordinator.workbench import Workbench, append, create, delete

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from firn.coordinator.fsck.run import check_table
-from firn.coordinator.table_reader import TableReader
+from firn.coordinator.tables.table_reader import TableReader
 from firn.model.intent import CreateOrReplaceTable, DropTable, Intent, RenameTable
 from firn.model.operations.tables import SeenTable
 from firn.model.operations.views import DropView, RenameView, SetCurrentViewVersion

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from firn.coordinator.daemon import wall_clock_ms
-from firn.coordinator.lane_queue import LaneQueue
-from firn.coordinator.pausing import Drain, drain, pause_table, resume_table
+from firn.coordinator.lanes.lane_queue import LaneQueue
+from firn.coordinator.operations.pausing import Drain, drain, pause_table, resume_table
 from firn.model.errors import NotFound
 from firn.model.operations.tables import DropTable
 from firn.model.outcome import Committed, Rejected

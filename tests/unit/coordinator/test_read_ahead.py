@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from firn.coordinator import read_ahead
-from firn.coordinator.read_ahead import READS_AT_ONCE, ReadAhead
+from firn.coordinator.tables import read_ahead
+from firn.coordinator.tables.read_ahead import READS_AT_ONCE, ReadAhead
 from firn.model.errors import NotFound
 from tests.strategies.manifests import manifest
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from firn.coordinator import backlog as backlog_module
 from firn.coordinator import daemon as daemon_module
-from firn.coordinator.backlog import PAGE
+from firn.coordinator.intake import backlog as backlog_module
+from firn.coordinator.intake.backlog import PAGE
 from firn.coordinator.pending import Pending
 from firn.model.errors import Misconfigured, Unavailable
 from firn.model.intent import encode_intent

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from firn.coordinator import refusals
+from firn.coordinator.outcomes import refusals
 from firn.model.errors import Unavailable
 from firn.model.intent import Intent, RenameTable, encode_intent
 from firn.model.outcome import Outcome, Rejected, decode_outcome

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from firn.coordinator.reservations import Begun, Board, Reservations, Standing
+from firn.coordinator.outcomes.reservations import Begun, Board, Reservations, Standing
 from firn.model.errors import InvalidInput, UnknownOutcome
 from firn.model.limits import Limits
 from firn.model.operations.files import RowDelta

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from firn.coordinator.metrics import Metrics
-from firn.coordinator.server_health import ServerHealth
+from firn.coordinator.operations.server_health import ServerHealth
 from firn.storage.intent_streams import IntentStreams
 from firn.storage.memory_coordination import MemoryZooKeeper
 from firn.storage.memory_streams import MemoryRedis

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from firn.coordinator.client import Intents
 from firn.coordinator.client.current_trace import current_traceparent
-from firn.coordinator.publish import TRACES_LOGGED
+from firn.coordinator.outcomes.publish import TRACES_LOGGED
 from tests.unit.coordinator.cli.cli_bench import CliBench
 from tests.unit.coordinator.workbench import TABLE, Workbench, append, create, delete, new_id
 

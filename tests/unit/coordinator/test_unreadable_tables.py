@@ -8,8 +8,9 @@ from collections.abc import Callable
 import pytest
 from prometheus_client import generate_latest
 
-from firn.coordinator import lanes, table_patrol
-from firn.coordinator.table_reader import TableReader
+from firn.coordinator.lanes import lanes
+from firn.coordinator.operations import table_patrol
+from firn.coordinator.tables.table_reader import TableReader
 from firn.model.errors import Unavailable
 from firn.model.intent import DropTable
 from firn.model.metadata import TableMetadata

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from firn.coordinator.daemon import Daemon
+from firn.coordinator.lanes.waiting import WaitingIntents
 from firn.coordinator.replay.holds import Hold, holds_of, holds_of_payload
-from firn.coordinator.waiting import WaitingIntents
 from firn.model.intent import Append, Intent, Overwrite, RowDelta, encode_intent
 from firn.model.limits import Limits
 from firn.model.operations.refs import CherryPick, CreateBranch, CreateTag, FastForward, Publish

@@ -12,8 +12,8 @@ import msgspec
 
 from firn.coordinator.config import DaemonSettings, HttpSettings, Settings, WarehouseSettings
 from firn.coordinator.daemon import Daemon, wall_clock_ms
-from firn.coordinator.intent_reader import IntentReader
-from firn.coordinator.table_reader import TableReader
+from firn.coordinator.intake.intent_reader import IntentReader
+from firn.coordinator.tables.table_reader import TableReader
 from firn.model.identifiers import uuid7
 from firn.model.intent import Append, ContentFile, CreateTable, DeleteFiles, Intent, Replace, encode_intent
 from firn.model.journal import Segment

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from firn import Intents
-from firn.coordinator import decisions
+from firn.coordinator.journal import decisions
 from firn.model.operations.refs import CreateBranch, Rollback
 from firn.model.operations.upkeep import ExpireSnapshots
 from firn.model.sharding import shard_of

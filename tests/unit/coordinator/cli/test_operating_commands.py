@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from firn.coordinator import bulletin
 from firn.coordinator.cli.exits import EXIT_NO, EXIT_OK
+from firn.coordinator.operations import bulletin
 from firn.storage.pointers import Pointers
 from tests.unit.coordinator.cli.cli_bench import CliBench
 from tests.unit.coordinator.workbench import TABLE, append, create

@@ -11,7 +11,7 @@ import pytest
 from firn.coordinator.cli import serve as module
 from firn.coordinator.config import DaemonSettings, HttpSettings, RedisSettings, Settings, WarehouseSettings
 from firn.coordinator.connections import Connections
-from firn.coordinator.intake import Intake
+from firn.coordinator.intake.intake import Intake
 from firn.model.errors import FirnError, Misconfigured, Unavailable
 from firn.storage.memory_coordination import MemorySession
 from tests.unit.coordinator.workbench import WAREHOUSE, Workbench

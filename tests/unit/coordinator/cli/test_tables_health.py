@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from firn.coordinator import bulletin
+from firn.coordinator.operations import bulletin
 from firn.model.operations.tables import DropTable
 from firn.storage.leases import Leases
 from firn.storage.pointers import Pointers

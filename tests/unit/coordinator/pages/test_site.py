@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager
 import aiohttp
 import pytest
 
-from firn.coordinator import bulletin, fleet
 from firn.coordinator.http_server import SHUTDOWN_S
+from firn.coordinator.operations import bulletin, fleet
 from firn.coordinator.pages import snapshot_graph
 from firn.coordinator.pages.live import BACKLOG_MAX, Happened, LiveEvents
 from firn.model.errors import Unavailable

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from firn.coordinator.table_reader import TableReader
+from firn.coordinator.tables.table_reader import TableReader
 from firn.model.intent import ContentFile, ReplacePartitions, RowDelta
 from firn.model.metadata_changes import with_metadata_log
 from firn.model.operations.refs import CherryPick, CreateBranch, FastForward, Publish, RemoveRef, Rollback

@@ -34,7 +34,7 @@ def decoding_fails(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("a manifest is decoded")
 
     monkeypatch.setattr(manifest_reader, "decode_manifest", decode)
-    monkeypatch.setattr("firn.coordinator.table_reader.unpack", decode)
+    monkeypatch.setattr("firn.coordinator.tables.table_reader.unpack", decode)
 
 
 @pytest.mark.usefixtures("decoding_fails")

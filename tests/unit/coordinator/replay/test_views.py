@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from pyiceberg.view.metadata import ViewMetadata as TheirViewMetadata
 
-from firn.coordinator.dry_runs import DryRuns
 from firn.coordinator.fsck.run import check_table
-from firn.coordinator.table_reader import TableReader
+from firn.coordinator.insight.dry_runs import DryRuns
+from firn.coordinator.tables.table_reader import TableReader
 from firn.model.intent import DropTable, encode_intent
 from firn.model.operations.upkeep import UpdateProperties
 from firn.model.operations.views import (

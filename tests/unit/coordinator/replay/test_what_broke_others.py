@@ -10,11 +10,11 @@ from typing import Any, Literal
 
 import pytest
 
-from firn.coordinator.commit import Plan, Prepared, prepare
+from firn.coordinator.commits.commit import Plan, Prepared, prepare
 from firn.coordinator.pending import Pending
 from firn.coordinator.replay.attempt import Attempt, Placement
-from firn.coordinator.table_reader import TableReader
-from firn.coordinator.table_state import TableState
+from firn.coordinator.tables.table_reader import TableReader
+from firn.coordinator.tables.table_state import TableState
 from firn.model.identifiers import uuid7
 from firn.model.intent import Intent, digest_of
 from firn.model.intent_codec import DecodedIntent

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from firn.coordinator import decisions
-from firn.coordinator.landmarks import LOOK_BACKS_MAX
+from firn.coordinator.journal import decisions
+from firn.coordinator.journal.landmarks import LOOK_BACKS_MAX
 from firn.model.limits import Limits
 from firn.model.operations.files import Overwrite
 from firn.model.operations.layout import UpdateSchema, UpdateSortOrder, UpdateSpec

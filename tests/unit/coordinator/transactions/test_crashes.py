@@ -10,7 +10,7 @@ import pytest
 
 from firn.coordinator.daemon import Daemon
 from firn.coordinator.replay.working import Working
-from firn.coordinator.table_state import TableState
+from firn.coordinator.tables.table_state import TableState
 from firn.model.errors import Unavailable
 from firn.model.outcome import Committed, Outcome
 from firn.storage.memory_files import MemoryFiles

@@ -382,7 +382,7 @@ async def test_a_transaction_that_is_late_is_refused_and_nothing_else_is_looked_
 
 
 async def test_pointers_that_do_not_fit_into_one_packet_refuse_the_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("firn.coordinator.transaction_commit.SWAP_BYTES_MAX", 700)
+    monkeypatch.setattr("firn.coordinator.commits.transaction_commit.SWAP_BYTES_MAX", 700)
     bench = Workbench()
     async with bench.daemon():
         await with_tables(bench, A, B)

@@ -1,0 +1,111 @@
+"""Telling new intents from ones that were decided before: the second layer of exactly-once.
+
+Identity is the intent id with the digest of its content; for a streaming writer also its rising sequence number. Where
+an entry stands in the queue says nothing about identity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from firn.coordinator.journal.decisions import Decisions
+from firn.coordinator.pending import Pending
+from firn.coordinator.replay.decision import Refused
+from firn.model.intent import digest_as_spelled
+from firn.model.outcome import Outcome, Rejected
+
+
+class Sorted(msgspec.Struct, frozen=True, kw_only=True):
+    """A batch, sorted.
+
+    `open` are to be decided now, each identity once. `repeats` have been decided: with the outcome to send again.
+    `reused` carry the id of another intent: refused, but not put on record, because the record is the other's.
+    `later` say the same as an open one of this batch: to be looked at again when that is decided.
+    """
+
+    open: list[Pending]
+    repeats: list[tuple[Pending, Outcome]]
+    reused: list[tuple[Pending, Refused]]
+    later: list[Pending]
+
+
+def all_new(decisions: Decisions, batch: Sequence[Pending]) -> bool:
+    """Whether all are intents of their own that were never decided, as far as that is known without reading anything.
+
+    False says nothing: `sort_out` finds out.
+    """
+    intents = [pending.decoded.intent for pending in batch]
+    return (
+        len({intent.intent_id for intent in intents}) == len(intents)
+        and all(intent.writer is None or intent.writer_sequence is None for intent in intents)
+        and all(decisions.is_new(intent.intent_id) for intent in intents)
+    )
+
+
+def sort_out(decisions: Decisions, batch: Sequence[Pending]) -> Sorted:
+    """Sort a batch by what the journal knows. May read journal files: call it off the event loop."""
+    result = Sorted(open=[], repeats=[], reused=[], later=[])
+    ids: set[str] = set()
+    epochs: dict[str, int] = {}
+    for pending in batch:
+        intent = pending.decoded.intent
+        known = decisions.find(intent.intent_id)
+        if known is not None and known.digest in {pending.decoded.digest, digest_as_spelled(intent)}:
+            result.repeats.append((pending, decisions.decided(known, intent.intent_id).outcome))
+        elif known is not None:
+            result.reused.append((pending, _reused(known.digest, pending)))
+        elif intent.intent_id in ids:
+            result.later.append(pending)
+        elif intent.writer is None or intent.writer_sequence is None:
+            ids.add(intent.intent_id)
+            result.open.append(pending)
+        elif epochs.get(intent.writer, -1) >= intent.writer_sequence:
+            result.later.append(pending)
+        else:
+            ids.add(intent.intent_id)
+            epochs[intent.writer] = intent.writer_sequence
+            _sort_epoch(decisions, pending, intent.writer, intent.writer_sequence, result)
+    return result
+
+
+def sort_refused(known: Mapping[str, Rejected], batch: Sequence[Pending]) -> Sorted:
+    """Sort what no journal knows by the refusals that none keeps (`firn.coordinator.outcomes.refusals`), by id."""
+    result = Sorted(open=[], repeats=[], reused=[], later=[])
+    for pending in batch:
+        first = known.get(pending.decoded.intent.intent_id)
+        if first is None:
+            result.open.append(pending)
+        elif first.digest == pending.decoded.digest:
+            result.repeats.append((pending, first))
+        else:
+            result.reused.append((pending, _reused(str(first.digest), pending)))
+    return result
+
+
+def _sort_epoch(decisions: Decisions, pending: Pending, writer: str, sequence: int, result: Sorted) -> None:
+    last = decisions.last_of_writer(writer)
+    if last is None or sequence > last[0]:
+        result.open.append(pending)
+    elif sequence == last[0]:
+        first = decisions.decided_in(last[2], last[1]).outcome
+        result.repeats.append((pending, msgspec.structs.replace(first, intent_id=pending.decoded.intent.intent_id)))
+    else:
+        refused = Refused(
+            rule="writer-sequence-passed",
+            message=f"writer {writer!r} has committed its sequence number {last[0]}; {sequence} comes too late",
+            hint="replan",
+            conflicting_intent_id=last[1],
+            conflicting_writer=writer,
+        )
+        result.open.append(msgspec.structs.replace(pending, verdict=refused))
+
+
+def _reused(digest: str, pending: Pending) -> Refused:
+    return Refused(
+        rule="intent-id-reuse",
+        message=f"this id belongs to an intent with other content (digest {digest}, here {pending.decoded.digest})",
+        hint="fix",
+        conflicting_intent_id=pending.decoded.intent.intent_id,
+    )

@@ -1,0 +1,1 @@
+"""Insight: what happened to an intent, what would happen to it, and why. Reads only; nothing is locked or written."""

@@ -1,0 +1,371 @@
+"""Intake: entries from the streams of the owned shards, decoded and handed to lanes; what is no intent is set aside."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Set as AbstractSet
+from itertools import groupby
+from operator import attrgetter
+
+import msgspec
+import structlog
+
+from firn.coordinator.cancellation import cancel_all
+from firn.coordinator.intake.backlog import Backlog, Due
+from firn.coordinator.intake.intent_reader import IntentReader
+from firn.coordinator.lanes.lanes import Lanes
+from firn.coordinator.metrics import Metrics
+from firn.coordinator.outcomes.publish import Publisher
+from firn.coordinator.pending import Pending
+from firn.coordinator.replay.decision import Refused
+from firn.model.errors import FirnError, InvalidIntent
+from firn.model.intent_codec import DecodedIntent, check_age, decode_intent, identity_of
+from firn.model.limits import Limits
+from firn.model.sharding import shard_of
+from firn.storage.intent_streams import Entry, IntentStreams, SharedSettings
+
+TAKE_COUNT = 512
+"""Entries per shard and read."""
+
+BLOCK_MS = 500
+"""How long one read waits for an entry; also how soon a newly owned shard is noticed."""
+
+HELD_BLOCK_MS = 20
+"""The same while tables are held back: lanes drain meanwhile."""
+
+JANITOR_S = 60.0
+"""How often entries are looked for that were delivered here and got lost on the way (a lost reply)."""
+
+MEASURE_S = 2.0
+"""How often the lag of the owned shards is read."""
+
+PAGES_AHEAD = 2
+"""Pages that are being read while the next is taken: one that the process is at, and one for it to go on with."""
+
+LONG_DECODE_BYTES = 64 * 1024
+"""Payloads above this are decoded in a worker thread, so that the others do not wait."""
+
+RETRY_S = 0.5
+
+COMPLAINT_S = 60.0
+"""How often the log says that Redis still does not answer."""
+
+
+class _Page(msgspec.Struct, frozen=True):
+    """Admitted entries of a shard; `new`: handed out for the first time."""
+
+    backlog: Backlog
+    due: list[Due]
+    new: bool
+
+
+class Intake:
+    """Takes entries for one daemon. `owned` says which shards are its own now, `reader` reads many at once."""
+
+    def __init__(  # noqa: PLR0913 - what it works with
+        self,
+        streams: IntentStreams,
+        lanes: Lanes,
+        publisher: Publisher,
+        *,
+        consumer: str,
+        shards: int,
+        owned: Callable[[], list[int]],
+        metrics: Metrics,
+        limits: Limits,
+        reader: IntentReader | None = None,
+    ) -> None:
+        self._streams = streams
+        self._reply_prefix = streams.names.replies
+        self._lanes = lanes
+        self._publisher = publisher
+        self._consumer = consumer
+        self._shards = shards
+        self._owned = owned
+        self._metrics = metrics
+        self._limits = limits
+        self._reader = reader
+        self.announcement = msgspec.json.encode(SharedSettings(shards=shards))
+        self._backlogs: dict[int, Backlog] = {}
+        self._on_their_way: deque[asyncio.Task[None]] = deque()
+        self._epoch = ""
+        self._groups_seen = -1
+        self._janitor_at = 0.0
+        self._complains_at = 0.0
+        self._measure_at = 0.0
+        self._stopping = False
+        self.redis_answers = False
+        self._log = structlog.get_logger()
+
+    def stop(self) -> None:
+        """Take nothing more."""
+        self._stopping = True
+
+    def forget(self, shards: AbstractSet[int]) -> None:
+        """These shards were given up: should they come back, what was delivered and not settled is taken up again."""
+        for shard in shards & self._backlogs.keys():
+            self._backlogs.pop(shard).given_up = True
+
+    async def run(self) -> None:
+        """Take entries until stopped. Failures of Redis are waited out; no delivery is counted meanwhile.
+
+        A reply that got lost may have handed entries out, so after a failure they are looked for.
+        """
+        try:
+            await self._take_and_take()
+        finally:
+            await cancel_all(self._on_their_way)
+
+    async def _take_and_take(self) -> None:
+        while not self._stopping:
+            try:
+                await self._round()
+                self._hears(answers=True)
+            except (FirnError, OSError) as error:
+                if self.redis_answers or time.monotonic() >= self._complains_at:
+                    self._complains_at = time.monotonic() + COMPLAINT_S
+                    self._log.warning("intake waits", reason=str(error))
+                self._hears(answers=False)
+                for backlog in self._backlogs.values():
+                    backlog.start_over()
+                await asyncio.sleep(RETRY_S)
+
+    def _hears(self, *, answers: bool) -> None:
+        self.redis_answers = answers
+        self._metrics.redis_connected.set(answers)
+
+    async def _round(self) -> None:
+        await self._wait_for_pages(PAGES_AHEAD)
+        shards = self._owned()
+        self._follow(shards)
+        if not shards:
+            await asyncio.sleep(RETRY_S / 5)
+            return
+        await self._check_epoch()
+        if time.monotonic() >= self._janitor_at:
+            self._janitor_at = time.monotonic() + JANITOR_S
+            await self._tidy()
+        if time.monotonic() >= self._measure_at:
+            self._measure_at = time.monotonic() + MEASURE_S
+            await self._measure()
+        for shard in self._lanes.given_up() & self._backlogs.keys():
+            self._backlogs[shard].start_over()
+        stepped = [await backlog.step() for backlog in list(self._backlogs.values())]
+        held_back = sum(backlog.tables for backlog in self._backlogs.values())
+        ready = [backlog.shard for backlog in self._backlogs.values() if backlog.caught_up]
+        if not ready or held_back >= self._limits.held_back_tables_max:
+            await asyncio.sleep(0 if any(stepped) else HELD_BLOCK_MS / 1000)
+            return
+        block_ms = 0 if any(stepped) else HELD_BLOCK_MS if held_back else BLOCK_MS
+        taken = await self._streams.take(ready, consumer=self._consumer, count=TAKE_COUNT, block_ms=block_ms)
+        by_shard = [(self._backlogs.get(shard), list(some)) for shard, some in groupby(taken, key=attrgetter("shard"))]
+        for backlog, entries in by_shard:
+            if backlog is None:
+                await self._give_back(entries)
+        # Only then: what has been admitted must reach `_distribute`, whatever goes wrong.
+        await self._distribute(
+            [_Page(one, one.admit(entries), new=True) for one, entries in by_shard if one is not None]
+        )
+
+    async def _distribute(self, pages: list[_Page]) -> None:
+        """Hand pages over to the lanes, behind those that came before.
+
+        Where there is much to read this waits only until no more than `PAGES_AHEAD` are on their way.
+        """
+        reads = self._reader is not None and self._reader.takes([entry.payload or b"" for entry in _entries_of(pages)])
+        if not reads and not self._on_their_way:
+            await self._hand_over(pages, None)
+            return
+        last = self._on_their_way[-1] if self._on_their_way else None
+        self._on_their_way.append(asyncio.create_task(self._hand_over(pages, last), name="intake hands over"))
+        await self._wait_for_pages(PAGES_AHEAD)
+
+    async def _distribute_again(self, backlog: Backlog, due: list[Due]) -> None:
+        """As `_distribute`, for entries that were pending before."""
+        await self._distribute([_Page(backlog, due, new=False)])
+
+    async def _wait_for_pages(self, most: int) -> None:
+        """Wait until at most so many are on their way. Raises what went wrong with one that is not any more."""
+        while self._on_their_way and (len(self._on_their_way) > most or self._on_their_way[0].done()):
+            await self._on_their_way.popleft()
+
+    async def _hand_over(self, pages: list[_Page], last: asyncio.Task[None] | None) -> None:
+        """Hand pages over to the lanes once they have been read, and after the `last` ones."""
+        try:
+            read = await self._read_ahead(_entries_of(pages))
+            if last is not None:
+                await asyncio.wait({last})
+            while pages:
+                page = pages.pop(0)
+                known, read = read[: len(page.due)], read[len(page.due) :]
+                left = await page.backlog.hand_over(page.due, known)
+                if page.new:  # what was pending before, whoever has the shard now looks for
+                    await self._give_back(left)
+        finally:
+            for page in pages:
+                page.backlog.let_go(page.due)
+
+    async def _give_back(self, entries: Sequence[Entry]) -> None:
+        """The shard of these was given up while they were asked for.
+
+        Whoever has it now may have looked for what is pending already, and would find the entries minutes later: they
+        are added anew instead.
+        """
+        for entry in entries:
+            await self._streams.move(entry, to_shard=entry.shard)
+            self._metrics.moved.inc()
+
+    def _follow(self, shards: list[int]) -> None:
+        """Have a backlog for each owned shard, and for no other."""
+        self.forget(self._backlogs.keys() - set(shards))
+        for shard in shards:
+            if shard not in self._backlogs:
+                self._publisher.refusals.took_over(shard)
+                self._backlogs[shard] = Backlog(
+                    shard, shards=self._shards, streams=self._streams, lanes=self._lanes, consumer=self._consumer,
+                    distribute=self._distribute_again, accept=self._accept,
+                    suspect_after=max(2, self._limits.deliveries_max // 2),
+                )  # fmt: skip
+
+    async def _check_epoch(self) -> None:
+        """Notice an emptied Redis: its groups had to be made anew, and its content has another identity."""
+        if self._groups_seen == self._streams.groups_created and self._epoch:
+            return
+        seen = self._streams.groups_created
+        epoch = await self._streams.epoch()
+        await self._streams.announce(self.announcement)
+        self._groups_seen = seen
+        if self._epoch and epoch != self._epoch:
+            await self._wait_for_pages(0)
+            self._log.error(
+                "queue emptied", old_epoch=self._epoch, new_epoch=epoch,
+                hint="Redis lost its data: undecided intents are gone until their writers resubmit them",
+            )  # fmt: skip
+            self._lanes.new_epoch()
+            self._backlogs.clear()
+            self._follow(self._owned())
+        self._epoch = epoch
+
+    async def _tidy(self) -> None:
+        for shard, backlog in list(self._backlogs.items()):
+            if (await self._streams.lag(shard)).pending > self._lanes.count_under_way(shard) + backlog.entries:
+                backlog.look_for_lost(min_idle_ms=int(JANITOR_S * 1000))
+            await self._streams.trim(shard)
+
+    async def _measure(self) -> None:
+        """How far behind the owned shards are."""
+        for shard in list(self._backlogs):
+            lag = await self._streams.lag(shard)
+            self._metrics.lag.labels(str(shard)).set(lag.undelivered or 0)
+            self._metrics.pending.labels(str(shard)).set(lag.pending)
+            age_s = 0.0 if lag.oldest_entry_ms is None else max(0.0, time.time() - lag.oldest_entry_ms / 1000)
+            self._metrics.oldest_age_seconds.labels(str(shard)).set(age_s)
+        paused = sum(backlog.paused_entries for backlog in self._backlogs.values())
+        self._metrics.paused_intents.set(paused)
+        self._metrics.held_back_intents.set(sum(backlog.entries for backlog in self._backlogs.values()) - paused)
+
+    async def _read_ahead(self, entries: Sequence[Entry]) -> Sequence[DecodedIntent | None]:
+        """What the process that reads intents makes of these; None for each that is left to `_decode`."""
+        if self._reader is None:
+            return [None] * len(entries)
+        read = await self._reader.read_ahead([entry.payload or b"" for entry in entries])
+        self._metrics.read_ahead.inc(len(read) - read.count(None))
+        return read
+
+    def _accept(self, entry: Entry, read: DecodedIntent | None) -> Awaitable[None] | None:
+        """Hand an entry, which counts as under way, to its lane, or set it aside; `read` is what it says, if known.
+
+        What is returned is to be awaited: then that takes a while, as next to no entry's does.
+        """
+        if entry.deliveries > 2 * self._limits.deliveries_max:
+            self._set_aside_unread(entry)
+            return None
+        if read is not None:
+            return self._put(entry, read)
+        if entry.payload is not None and len(entry.payload) > LONG_DECODE_BYTES:
+            return self._accept_long(entry)
+        try:
+            decoded = self._decode(entry)
+        except InvalidIntent as error:
+            self._refuse(entry, error)
+            return None
+        return self._put(entry, decoded)
+
+    async def _accept_long(self, entry: Entry) -> None:
+        try:
+            decoded = await asyncio.to_thread(self._decode, entry)
+        except InvalidIntent as error:
+            self._refuse(entry, error)
+            return
+        rest = self._put(entry, decoded)
+        if rest is not None:
+            await rest
+
+    def _put(self, entry: Entry, decoded: DecodedIntent) -> Awaitable[None] | None:
+        home = shard_of(decoded.intent.table, shards=self._shards)
+        if home != entry.shard:
+            return self._move(entry, home)
+        entry_ms = _entry_ms(entry)
+        self._lanes.put(
+            Pending(
+                decoded=decoded,
+                entry=entry,
+                epoch=self._epoch,
+                entry_ms=entry_ms,
+                taken_at=time.monotonic(),
+                verdict=self._verdict(entry, decoded, entry_ms),
+            )
+        )
+        return None
+
+    async def _move(self, entry: Entry, home: int) -> None:
+        await self._streams.move(entry, to_shard=home)
+        self._lanes.settled([(entry.shard, entry.entry_id)])
+        self._metrics.moved.inc()
+
+    def _refuse(self, entry: Entry, error: InvalidIntent) -> None:
+        identity = identity_of(entry.payload or b"", limits=self._limits, reply_prefix=self._reply_prefix)
+        self._publisher.dead_letter(entry, rule=error.rule, message=str(error), identity=identity, epoch=self._epoch)
+
+    def _set_aside_unread(self, entry: Entry) -> None:
+        """Not even refusing it came to an end: nothing in it is looked at any more, so nobody can be told."""
+        self._log.error("entry set aside unread", shard=entry.shard, entry=entry.entry_id, deliveries=entry.deliveries)
+        message = f"it was delivered {entry.deliveries} times, and could not even be refused"
+        self._publisher.dead_letter(
+            entry, rule="poison", message=message, identity=(None, None, None), epoch=self._epoch
+        )
+
+    def _decode(self, entry: Entry) -> DecodedIntent:
+        if entry.payload is None:
+            raise InvalidIntent(
+                f"the entry must have one field, 'intent'; it has {len(entry.fields)}",
+                rule="malformed-entry",
+                hint="XADD <stream> * intent '<json>'",
+            )
+        return decode_intent(entry.payload, limits=self._limits, reply_prefix=self._reply_prefix)
+
+    def _verdict(self, entry: Entry, decoded: DecodedIntent, entry_ms: int) -> Refused | None:
+        """What is wrong with a well-formed intent before its table is looked at. A repeat is answered all the same."""
+        if entry.deliveries > self._limits.deliveries_max:
+            return Refused(
+                rule="poison",
+                message=f"it was delivered {entry.deliveries} times and never decided: a daemon may have died over it",
+                hint="retry",
+            )
+        try:
+            check_age(decoded.intent.intent_id, entry_ms=entry_ms, limits=self._limits)
+        except InvalidIntent as error:
+            return Refused(rule=error.rule, message=str(error), hint="fix")
+        return None
+
+
+def _entries_of(pages: Sequence[_Page]) -> list[Entry]:
+    return [entry for page in pages for _, entry in page.due]
+
+
+def _entry_ms(entry: Entry) -> int:
+    """The queue's clock when the entry was added; an id that a writer chose itself may say anything."""
+    return int(entry.entry_id.partition("-")[0])

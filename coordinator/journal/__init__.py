@@ -1,0 +1,4 @@
+"""The journal as the daemon knows it: what was decided on a table, and who made it what it is.
+
+`decisions` folds segments as they come; `lookups` finds one decision without reading all of them.
+"""

@@ -1,0 +1,307 @@
+"""What has been decided on one table: a fold over its journal, and the place where duplicates are found.
+
+Memory holds the intents that were decided since the last checkpoint, and of the `Limits.dedupe_intents_max` before
+them in which checkpoint they stand. For an older one the journal's checkpoints are read backwards, but only when the id
+itself is older than what memory has let go (a new intent's never is), so in normal work no file is read. Nothing is
+ever forgotten: a duplicate gets its first outcome, however late it comes.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from firn.coordinator.journal.decided_ids import DecidedIds
+from firn.coordinator.journal.landmarks import LANDMARKS_MAX, Landmarks, landmarks_of
+from firn.model.errors import CorruptFile
+from firn.model.identifiers import intent_id_ms
+from firn.model.journal import Checkpoint, Decided, Segment
+from firn.model.landmark import Landmark
+from firn.model.limits import Limits
+from firn.storage.journal import JournalFiles
+
+CHECKPOINT_SEGMENTS: Final = 256
+"""A takeover reads at most this many segments before it meets a checkpoint."""
+
+LANDMARK_CHECKPOINTS_MAX: Final = 32
+"""Checkpoints read to tell who made a change that memory does not know of: a courtesy, bounded."""
+
+CHECKPOINT_INTENTS: Final = 4_000
+"""A checkpoint lists about this many intents at most (more when one segment alone has more): its commit takes half a
+microsecond longer for each of them, and everybody waits for it."""
+
+CHECKPOINTS_KEPT_MIN: Final = 2
+"""Checkpoints whose ids stay in memory in any case: intents of one time do not come in the order of their ids."""
+
+RECENT_BYTES: Final = 600
+"""What an intent takes that was decided since the last checkpoint, about, with a segment of its own."""
+
+
+class Known(msgspec.Struct, frozen=True, gc=False):
+    """Where the decision on an intent stands."""
+
+    digest: str
+    segment: str
+
+
+class Decisions:
+    """The folded journal of one table; `add` it segment by segment, oldest first."""
+
+    def __init__(self, journal: JournalFiles, *, limits: Limits) -> None:
+        self._journal = journal
+        self._limits = limits
+        self.head: str | None = None
+        self.sequence = 0
+        self.last_checkpoint: str | None = None
+        self.newest_entry_ms = 0
+        self._recent: dict[str, Known] = {}
+        """What was decided since the last checkpoint."""
+        self._older: deque[DecidedIds] = deque()
+        """What the checkpoints before that list, oldest first."""
+        self._older_ms = -1
+        """The time in the newest of all these ids."""
+        self._forgotten_ms = -1
+        self._last_read: tuple[str, dict[str, Known]] | None = None
+        self._segments_since = 0
+        # An ordered one: the first of a plain dict is looked for among all that were deleted before it.
+        self._writers: OrderedDict[str, tuple[int, str, str]] = OrderedDict()
+        self.landmarks = Landmarks(look_back=self._landmark_before)
+        self._new_landmarks: dict[str, Landmark] = {}
+
+    def catch_up(self, head: str | None) -> list[Segment]:
+        """Fold everything up to `head` (the pointer's); the segments that were new, oldest first."""
+        if head == self.head:
+            return []
+        fresh: list[Segment] = []
+        start: Segment | None = None
+        for segment in self._journal.walk(head, until=self.head):
+            if self.head is None and segment.checkpoint is not None:
+                start = segment
+                break
+            fresh.append(segment)
+        fresh.reverse()
+        if self.head is not None and fresh and fresh[0].batch.previous_segment != self.head:
+            raise CorruptFile(
+                fresh[0].location,
+                f"begins a journal of its own: {self.head}, which this daemon has folded, is not in it",
+            )
+        if start is not None and start.checkpoint is not None:
+            self._restore(start, start.checkpoint)
+        for segment in fresh:
+            self.add(segment)
+        return fresh if start is None else [start, *fresh]
+
+    def _restore(self, segment: Segment, checkpoint: Checkpoint) -> None:
+        """Start from a checkpoint: its own ids, then older ones until memory has its share."""
+        chain = [(segment, checkpoint)]
+        count = len(checkpoint.intents)
+        previous = segment.batch.previous_checkpoint
+        while previous is not None and count < self._limits.dedupe_intents_max:
+            older = self._read_checkpoint(previous)
+            chain.append(older)
+            count += len(older[1].intents)
+            previous = older[0].batch.previous_checkpoint
+        if previous is not None:
+            # What lies further back was decided no later than the oldest one read here was queued, give or take the
+            # clock skew that the door lets pass.
+            self._forgotten_ms = chain[-1][1].newest_entry_ms + self._limits.clock_skew_minutes_max * 60_000
+        for part, record in reversed(chain):
+            self._remember_listed(part, record)
+            self.newest_entry_ms = max(self.newest_entry_ms, record.newest_entry_ms)
+            self.last_checkpoint = part.location
+            for key, landmark in (*record.landmarks.items(), *landmarks_of(part)):
+                self.landmarks.put(key, landmark)
+        self._writers = OrderedDict(checkpoint.writers)
+        self.head = segment.location
+        self.sequence = segment.batch.sequence
+
+    def add(self, segment: Segment) -> None:
+        """Fold one segment, the successor of the head."""
+        self._last_read = None
+        for decided in segment.decided:
+            self._recent[decided.intent_id] = Known(decided.digest, segment.location)
+            self.newest_entry_ms = max(self.newest_entry_ms, decided.entry_ms)
+            if decided.writer is not None and decided.writer_sequence is not None:
+                self._remember_writer(decided, segment.location)
+        for key, landmark in landmarks_of(segment):
+            self.landmarks.put(key, landmark)
+            self._new_landmarks[key] = landmark
+        self._segments_since += 1
+        self.head = segment.location
+        self.sequence = segment.batch.sequence
+        if segment.checkpoint is not None:
+            if segment.batch.renamed_from is not None:
+                self._writers.update(segment.checkpoint.writers)
+            self._remember_listed(segment, segment.checkpoint)
+            self.last_checkpoint = segment.location
+            self._recent = {}
+            self._new_landmarks = {}
+            self._segments_since = 0
+
+    def handed_over(self, checkpoint: Checkpoint) -> Checkpoint:
+        """The checkpoint of another name's journal with what memory has of this one, for a table that is renamed.
+
+        So an intent id is never used twice, and a streaming writer's epoch is not taken again under the new name. Reads
+        the checkpoints whose ids memory has.
+        """
+        listed = {intent_id for intent_id, _, _ in checkpoint.intents}
+        older = [item for ids in self._older for item in self._listed_at(ids.location).items()]
+        carried = [(i, known) for i, known in (*older, *self._recent.items()) if i not in listed]
+        segments = tuple(dict.fromkeys((*(known.segment for _, known in carried), *checkpoint.segments)))
+        index = {segment: position for position, segment in enumerate(segments)}
+        own = ((i, digest, index[checkpoint.segments[at]]) for i, digest, at in checkpoint.intents)
+        return msgspec.structs.replace(
+            checkpoint,
+            segments=segments,
+            intents=(*((i, known.digest, index[known.segment]) for i, known in carried), *own),
+            writers={**checkpoint.writers, **self._writers},
+            newest_entry_ms=max(checkpoint.newest_entry_ms, self.newest_entry_ms),
+        )
+
+    def _remember_listed(self, segment: Segment, checkpoint: Checkpoint) -> None:
+        """Keep the ids of a checkpoint, the newest; old ones go when there are too many."""
+        ids = DecidedIds(segment, (intent_id for intent_id, _, _ in checkpoint.intents))
+        self._older.append(ids)
+        self._older_ms = max(self._older_ms, ids.newest_ms)
+        while len(self._older) > 1 and sum(map(len, self._older)) > self._limits.dedupe_intents_max:
+            self._forget_oldest()
+
+    def _forget_oldest(self) -> None:
+        self._forgotten_ms = max(self._forgotten_ms, self._older.popleft().newest_ms)
+
+    def make_small(self) -> None:
+        """Keep no more ids than intents of one time may have: a repeat of an older one is found by reading."""
+        while len(self._older) > CHECKPOINTS_KEPT_MIN:
+            self._forget_oldest()
+
+    @property
+    def memory(self) -> int:
+        """Bytes that the ids take, about."""
+        return len(self._recent) * RECENT_BYTES + sum(ids.memory for ids in self._older)
+
+    def _listed_at(self, location: str) -> dict[str, Known]:
+        """What a checkpoint lists. The last one is at hand until the next segment: repeats come together."""
+        if self._last_read is None or self._last_read[0] != location:
+            _, checkpoint = self._read_checkpoint(location)
+            listed = {i: Known(digest, checkpoint.segments[index]) for i, digest, index in checkpoint.intents}
+            self._last_read = location, listed
+        return self._last_read[1]
+
+    def _read_checkpoint(self, location: str) -> tuple[Segment, Checkpoint]:
+        segment = self._journal.read(location)
+        if segment.checkpoint is None:
+            raise CorruptFile(location, "is named as a checkpoint of the journal, but holds none")
+        return segment, segment.checkpoint
+
+    def _remember_writer(self, decided: Decided, segment: str) -> None:
+        assert decided.writer is not None
+        assert decided.writer_sequence is not None
+        if decided.outcome.__struct_config__.tag != "committed":
+            return  # a refused epoch may be tried again under the same number
+        known = self._writers.pop(decided.writer, None)
+        if known is None or known[0] <= decided.writer_sequence:
+            known = (decided.writer_sequence, decided.intent_id, segment)
+        self._writers[decided.writer] = known  # re-inserted at the end: the first is the longest silent
+        if len(self._writers) > self._limits.writers_max:
+            self._writers.popitem(last=False)
+
+    def is_new(self, intent_id: str) -> bool:
+        """Whether memory alone tells that the intent was never decided."""
+        if intent_id in self._recent:
+            return False
+        made_ms = intent_id_ms(intent_id)
+        return made_ms > self._forgotten_ms and (
+            made_ms > self._older_ms or not any(intent_id in ids for ids in self._older)
+        )
+
+    def find(self, intent_id: str) -> Known | None:
+        """Where the intent was decided, None if it was not. May read checkpoints: call it off the event loop."""
+        known = self._recent.get(intent_id)
+        if known is not None:
+            return known
+        made_ms = intent_id_ms(intent_id)
+        if made_ms > max(self._older_ms, self._forgotten_ms):
+            return None
+        for ids in reversed(self._older):
+            known = self._listed_at(ids.location).get(intent_id) if intent_id in ids else None
+            if known is not None:
+                return known
+        return None if made_ms > self._forgotten_ms else self._look_back(intent_id, made_ms)
+
+    def _look_back(self, intent_id: str, made_ms: int) -> Known | None:
+        """As `find`, behind what memory knows of."""
+        location = self._older[0].before if self._older else self.last_checkpoint
+        skew_ms = self._limits.clock_skew_minutes_max * 60_000
+        while location is not None:
+            segment, checkpoint = self._read_checkpoint(location)
+            if checkpoint.newest_entry_ms < made_ms - skew_ms:
+                return None  # everything from here back was queued before this intent was made
+            for found, digest, index in checkpoint.intents:
+                if found == intent_id:
+                    return Known(digest, checkpoint.segments[index])
+            location = segment.batch.previous_checkpoint
+        return None
+
+    def _landmark_before(self, key: str) -> Landmark | None:
+        """The newest landmark of a key that a checkpoint knows."""
+        location = self.last_checkpoint
+        for _ in range(LANDMARK_CHECKPOINTS_MAX):
+            segment = None if location is None else self._journal.read(location)
+            if segment is None or segment.checkpoint is None:
+                return None
+            found = (segment.checkpoint.landmarks | dict(landmarks_of(segment))).get(key)
+            if found is not None:
+                return found
+            location = segment.batch.previous_checkpoint
+        return None
+
+    def decided(self, known: Known, intent_id: str) -> Decided:
+        """The record itself, read from its segment."""
+        return self.decided_in(known.segment, intent_id)
+
+    def decided_in(self, location: str, intent_id: str) -> Decided:
+        """The decision on an intent that stands in this segment."""
+        for record in self._journal.read(location).decided:
+            if record.intent_id == intent_id:
+                return record
+        raise CorruptFile(location, f"should hold the decision on intent {intent_id}")
+
+    def last_of_writer(self, writer: str) -> tuple[int, str, str] | None:
+        """Newest committed sequence number of a streaming writer, its intent id and segment."""
+        return self._writers.get(writer)
+
+    def checkpoint_due(self, coming: int) -> bool:
+        """Whether a segment with `coming` decisions should carry a checkpoint."""
+        return self._segments_since + 1 >= CHECKPOINT_SEGMENTS or len(self._recent) + coming >= CHECKPOINT_INTENTS
+
+    @property
+    def since_checkpoint(self) -> int:
+        """Intents decided since the last checkpoint."""
+        return len(self._recent)
+
+    def checkpoint_with(self, decided: Sequence[Decided], *, location: str) -> Checkpoint:
+        """The checkpoint that a segment at `location` with these decisions is to carry."""
+        recent = ((intent_id, known.digest, known.segment) for intent_id, known in self._recent.items())
+        entries = [*recent, *((d.intent_id, d.digest, location) for d in decided)]
+        segments = list(dict.fromkeys(segment for _, _, segment in entries))
+        index = {segment: position for position, segment in enumerate(segments)}
+        writers = dict(self._writers)
+        for d in decided:
+            if (
+                d.writer is not None
+                and d.writer_sequence is not None
+                and d.outcome.__struct_config__.tag == "committed"
+            ):
+                known = writers.get(d.writer)
+                if known is None or known[0] <= d.writer_sequence:
+                    writers[d.writer] = (d.writer_sequence, d.intent_id, location)
+        return Checkpoint(
+            segments=tuple(segments),
+            intents=tuple((intent_id, digest, index[segment]) for intent_id, digest, segment in entries),
+            writers=writers,
+            newest_entry_ms=max([self.newest_entry_ms, *(d.entry_ms for d in decided)]),
+            landmarks=dict(list(self._new_landmarks.items())[-LANDMARKS_MAX:]),
+        )

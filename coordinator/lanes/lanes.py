@@ -1,0 +1,249 @@
+"""All lanes of one daemon: an intent finds its table's, a lane with nothing to do goes away."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+import structlog
+
+from firn.coordinator.lanes.lane import Lane
+from firn.coordinator.lanes.workshop import Workshop
+from firn.coordinator.metrics import TableSize
+from firn.coordinator.pending import Pending
+from firn.coordinator.tables.readability import read_whole
+from firn.model.errors import FirnError, NotFound, Unavailable
+from firn.model.trouble import Trouble
+from firn.storage.malloc_settings import give_holes_back
+
+IDLE_SWEEP_S = 30.0
+"""How often idle lanes are dropped; their state is read again when an intent comes."""
+
+
+class _Held(msgspec.Struct):
+    """What a lane has under way: queued, being committed or being published."""
+
+    intents: int = 0
+    bytes: int = 0
+
+
+_NOTHING: Final = _Held()
+
+
+class Lanes:
+    """Lanes by table, and which stream entries are under way in them."""
+
+    def __init__(self, shop: Workshop) -> None:
+        self._shop = shop
+        self._lanes: dict[str, Lane] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._under_way: defaultdict[int, dict[str, tuple[str | None, int]]] = defaultdict(dict)
+        """By shard and entry id: table and size."""
+        self._held: dict[str, _Held] = {}
+        self._bytes = 0
+        self._given_up: set[int] = set()
+        self._unreadable: dict[str, str] = {}
+        """Tables that have no lane here, and could not be read when they had one, or when they were looked at."""
+        shop.paused.on_change(self._on_pauses)
+        shop.metrics.buffered_bytes.set_function(lambda: self._bytes)
+        self._log = structlog.get_logger()
+
+    def put(self, pending: Pending) -> None:
+        """Queue an intent, whose entry was admitted, in its table's lane."""
+        table = pending.decoded.intent.table
+        lane = self._lanes.get(table)
+        if lane is None:
+            lane = self._start(table)
+        lane.put(pending)
+
+    def has_room(self, table: str) -> bool:
+        """Whether a table's lane may take another intent: it may hold as many bytes as are free, so there are always
+        some for a lane that holds none. One of a paused table takes nothing: its intents wait in their stream.
+        """
+        if table in self._shop.paused:
+            return False
+        held, free = self._held.get(table, _NOTHING), self._shop.limits.buffered_bytes_max - self._bytes
+        return held.intents < self._shop.limits.lane_intents_max and held.bytes < free
+
+    def has_drained(self, table: str) -> bool:
+        """Whether a lane that was full has room for so much that it is worth reading."""
+        if table in self._shop.paused:
+            return False
+        held, free = self._held.get(table, _NOTHING), self._shop.limits.buffered_bytes_max - self._bytes
+        return 2 * held.intents <= self._shop.limits.lane_intents_max and 2 * held.bytes < free
+
+    def is_paused(self, table: str) -> bool:
+        """Whether an operator has paused the table: nothing is to be taken for it."""
+        return table in self._shop.paused
+
+    def admit(self, shard: int, entry_id: str, *, table: str | None, size: int) -> None:
+        """Count an entry as under way, until `settled`; `table` None: it will be in no lane."""
+        self._under_way[shard][entry_id] = table, size
+        self._bytes += size
+        if table is not None:
+            held = self._held.get(table)
+            if held is None:
+                held = self._held[table] = _Held()
+            held.intents += 1
+            held.bytes += size
+
+    def under_way(self, shard: int, entry_id: str) -> bool:
+        """Whether the entry is queued, being committed or being published here."""
+        return entry_id in self._under_way[shard]
+
+    def count_under_way(self, shard: int) -> int:
+        """How many entries of a shard are under way."""
+        return len(self._under_way[shard])
+
+    def settled(self, entries: Sequence[tuple[int, str]]) -> None:
+        """These entries have been told and acknowledged, or are given up here."""
+        for shard, entry_id in entries:
+            known = self._under_way[shard].pop(entry_id, None)
+            if known is None:
+                continue
+            table, size = known
+            self._bytes -= size
+            if table is not None:
+                held = self._held[table]
+                held.intents -= 1
+                held.bytes -= size
+                if not held.intents:
+                    del self._held[table]
+
+    def new_epoch(self) -> None:
+        """Redis was emptied: its entry ids begin anew, so those under way say nothing about the ones to come.
+
+        The intents themselves go on; should one come again under a new entry, it gets the same outcome.
+        """
+        self.settled([(shard, entry_id) for shard, known in self._under_way.items() for entry_id in known])
+
+    @property
+    def unreadable(self) -> dict[str, str]:
+        """Tables whose stored state does not pass its checks, with the reason."""
+        of_lanes = {table: lane.unreadable for table, lane in self._lanes.items() if lane.unreadable is not None}
+        return {**self._unreadable, **of_lanes}
+
+    @property
+    def stalled(self) -> dict[str, str]:
+        """Tables whose batch cannot get on, with what is in the way: a server, a store, the lock."""
+        return {table: lane.stalled for table, lane in self._lanes.items() if lane.stalled is not None}
+
+    @property
+    def troubles(self) -> list[Trouble]:
+        """Both, a table at most once."""
+        unreadable = self.unreadable
+        stalled = ((table, why) for table, why in self.stalled.items() if table not in unreadable)
+        return [
+            *(Trouble(table=table, state="unreadable", why=why) for table, why in unreadable.items()),
+            *(Trouble(table=table, state="stalled", why=why) for table, why in stalled),
+        ]
+
+    def takes_care_of(self, table: str) -> bool:
+        """Whether what is wrong with a table is found without looking for it: it has a lane, or is known not to do."""
+        return table in self._lanes or table in self._unreadable
+
+    def found_unreadable(self, table: str, why: str) -> None:
+        """Somebody looked at a table that has no lane, and it does not pass its checks."""
+        if not self.takes_care_of(table):
+            self._unreadable[table] = why
+            self._log.error("table unreadable", table=table, reason=why)
+
+    @property
+    def depths(self) -> dict[str, int]:
+        """Intents waiting, by table."""
+        return {table: lane.depth for table, lane in self._lanes.items()}
+
+    def sizes(self) -> list[TableSize]:
+        """How large the tables are that were committed to lately."""
+        return [lane.size for lane in self._lanes.values() if lane.size is not None]
+
+    async def retire(self, tables: set[str] | None = None) -> None:
+        """End these lanes (None: all) after the batch under way; what they had queued stays pending in the streams.
+
+        They are out of the registry at once: an intent that comes meanwhile starts a new lane, which waits for the old
+        one's lock.
+        """
+        chosen = [table for table in self._lanes if tables is None or table in tables]
+        ending: list[tuple[Lane, asyncio.Task[None]]] = []
+        for table in chosen:
+            lane = self._lanes.pop(table)
+            if lane.unreadable is not None:
+                self._unreadable[table] = lane.unreadable
+            ending.append((lane, self._tasks.pop(table)))
+            self._give_up(lane.retire())
+        self._shop.metrics.lanes.set(len(self._lanes))
+        await asyncio.gather(*(self._end(lane, task) for lane, task in ending))
+
+    async def _end(self, lane: Lane, task: asyncio.Task[None]) -> None:
+        await asyncio.wait([task])
+        self._give_up(lane.given_up)
+
+    def _give_up(self, pendings: Sequence[Pending]) -> None:
+        """These are undecided, and in no lane any more: whoever has their shards is to look for them."""
+        self.settled([(p.entry.shard, p.entry.entry_id) for p in pendings])
+        self._given_up |= {p.entry.shard for p in pendings}
+
+    def given_up(self) -> set[int]:
+        """Shards of which lanes have given entries up since this was asked the last time."""
+        shards, self._given_up = self._given_up, set()
+        return shards
+
+    def tables(self) -> list[str]:
+        """Tables that have a lane."""
+        return list(self._lanes)
+
+    async def sweep(self) -> None:
+        """Drop lanes that have nothing to do, until cancelled. What cannot be read is not forgotten, but looked at.
+
+        And give memory back that is free between what is not.
+        """
+        while True:
+            await asyncio.sleep(IDLE_SWEEP_S)
+            await asyncio.to_thread(give_holes_back)
+            await self.retire({table for table, lane in self._lanes.items() if lane.idle})
+            for table in list(self._unreadable):
+                await self._look_again(table)
+
+    async def _look_again(self, table: str) -> None:
+        """See whether a table that could not be read can be now: writers who gave up will not tell."""
+        try:
+            versioned = await self._shop.catalogs.read(table)
+        except NotFound:  # it was dropped
+            self._unreadable.pop(table, None)
+            return
+        except (FirnError, OSError):
+            return
+        try:
+            await asyncio.to_thread(read_whole, versioned.pointer, self._shop.reader)
+        except Unavailable:
+            return
+        except Exception as error:  # noqa: BLE001 - whatever damage does to a decoder must not end the sweep
+            if table in self._unreadable:
+                self._unreadable[table] = str(error) or repr(error)
+        else:
+            self._unreadable.pop(table, None)
+            self._log.info("table readable again", table=table)
+
+    def _start(self, table: str) -> Lane:
+        lane = self._lanes[table] = Lane(table, self._shop, give_back=self._give_up)
+        lane.unreadable = self._unreadable.pop(table, None)
+        task = self._tasks[table] = asyncio.create_task(lane.run(), name=f"lane {table}")
+        task.add_done_callback(lambda done: self._ended(table, lane, done))
+        self._shop.metrics.lanes.set(len(self._lanes))
+        return lane
+
+    def _on_pauses(self) -> None:
+        for lane in self._lanes.values():
+            lane.look_at_pauses()
+
+    def _ended(self, table: str, lane: Lane, task: asyncio.Task[None]) -> None:
+        """A lane must not die; when one does, its entries stay pending, and are read again."""
+        if task.cancelled() or task.exception() is None:
+            return
+        self._log.error("lane died", table=table, error=repr(task.exception()))
+        self._give_up([*lane.retire(), *lane.given_up])
+        if self._lanes.get(table) is lane:
+            del self._lanes[table], self._tasks[table]

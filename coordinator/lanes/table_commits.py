@@ -1,0 +1,404 @@
+"""The commits of one table: a batch under the table's lock, on its state as it is then, until it has been decided.
+
+After a lost or unanswered swap it reads the pointer and the journal again: whatever of the batch stands there has been
+committed. It never decides on an answer it did not get.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+import structlog
+
+from firn.coordinator.commits.commit import Part, Plan, Prepared, is_light, prepare
+from firn.coordinator.commits.rename_commit import prepare_rename, rename_in
+from firn.coordinator.commits.repeats import all_new, sort_out, sort_refused
+from firn.coordinator.commits.transaction_commit import prepare_transaction
+from firn.coordinator.commits.transaction_tables import TransactionTables
+from firn.coordinator.lanes.lane_lock import LaneLock
+from firn.coordinator.lanes.lane_queue import LaneQueue, unless_late
+from firn.coordinator.lanes.paused_tables import TablePausedError
+from firn.coordinator.lanes.workshop import Workshop
+from firn.coordinator.metrics import TableSize
+from firn.coordinator.outcomes.publish import Notice
+from firn.coordinator.pending import Pending
+from firn.coordinator.replay.attempt import Attempt, Placement
+from firn.coordinator.replay.decision import Refused
+from firn.coordinator.replay.history_limit import is_due
+from firn.coordinator.replay.holds import Hold, holds_of
+from firn.coordinator.replay.places import chooses_places, may_make
+from firn.coordinator.tables.table_locations import LOCATIONS_LOCK
+from firn.coordinator.tables.table_state import TableState
+from firn.model.errors import CorruptFile, InvalidInput, NotFound, Unavailable
+from firn.model.identifiers import uuid7
+from firn.model.intent import Intent
+from firn.model.journal import Retried
+from firn.model.operations.transaction import Transaction
+from firn.model.operations.upkeep import ExpireSnapshots
+from firn.model.outcome import Outcome, Rejected
+from firn.model.table_properties import MAX_SWAPS_PER_SECOND
+from firn.storage.leases import Lease
+from firn.storage.pointers import FencedOut, Lost, Unknown, Won
+
+T = TypeVar("T")
+
+
+class TableCommits:
+    """Commits the batches of one lane, one at a time. `lock` is its table's, `queue` what waits behind a batch."""
+
+    def __init__(self, table: str, shop: Workshop, *, lock: LaneLock, queue: LaneQueue) -> None:
+        self.table = table
+        self.size: TableSize | None = None
+        """How much the table's last commit carried."""
+        self._shop = shop
+        self._lock = lock
+        self._queue = queue
+        self._state = TableState(table, reader=shop.reader, journal=shop.journal, limits=shop.limits)
+        self._others = TransactionTables(
+            pointers=shop.pointers, catalogs=shop.catalogs, reader=shop.reader, journal=shop.journal,
+            limits=shop.limits, run=shop.threads.read,
+        )  # fmt: skip
+        self._followed: int | None = None
+        """The fencing token under which the state is what the pointer says; None when it may not be."""
+        self._swaps_max = 0
+        """What the table wanted when it was forgotten."""
+        self._log = structlog.get_logger().bind(table=table)
+
+    @property
+    def swaps_per_second_max(self) -> int:
+        """How often the table wants to be swapped at most, 0 for as often as can be."""
+        metadata = self._state.metadata
+        return self._swaps_max if metadata is None else MAX_SWAPS_PER_SECOND.sane(metadata.properties)
+
+    @property
+    def memory(self) -> int:
+        """Bytes that is known of the table takes, about."""
+        return self._state.memory
+
+    def make_small(self) -> None:
+        """Forget what can be read again; what was decided stays known. Not while a batch is under way."""
+        self._swaps_max = self.swaps_per_second_max
+        self._followed = None
+        self._state.make_small()
+        self._others.forget()
+
+    def doubt(self) -> None:
+        """Something went wrong: look at the pointer again before the state is used."""
+        self._followed = None
+
+    def forget(self) -> None:
+        """The states cannot be trusted: read all of them anew."""
+        self._followed = None
+        self._state = TableState(
+            self.table, reader=self._shop.reader, journal=self._shop.journal, limits=self._shop.limits
+        )
+        self._others.forget()
+
+    def forget_others(self) -> None:
+        """What is known of other tables of transactions cannot be trusted."""
+        self._others.forget()
+
+    async def _waiting_behind(self, batch: Sequence[Pending]) -> tuple[Hold, ...]:
+        """What an expiry in the batch must leave to the work that waits behind it."""
+        if not is_due(self._state.metadata) and not any(isinstance(p.decoded.intent, ExpireSnapshots) for p in batch):
+            return ()
+        queued = (hold for intent in self._queue.intents for hold in holds_of(intent))
+        return (*queued, *await self._shop.waiting(self.table))
+
+    async def settle(self, batch: list[Pending]) -> None:
+        """Attempts until every intent of the batch has its outcome; `batch` keeps those that have none yet.
+
+        Raises TablePausedError before anything is read of a table that is paused, its own or another of a transaction.
+        """
+        shop, limits = self._shop, self._shop.limits
+        batch_id = uuid7(now_ms=shop.wall_ms(), entropy=secrets.token_bytes(10))
+        retried: list[Retried] = []
+        plan: Plan | None = None
+        for number in range(limits.swap_attempts_max):
+            if not await self._has_table(batch):
+                self._refuse_unknown(await self._answer_refused(batch))
+                return
+            async with self._lock.together(await self._further_locks(batch)) as leases:
+                await self._follow(leases[0])
+                self._say_what_was_found(retried)
+                batch[:] = await self._answer_repeats(batch)
+                if not batch:
+                    return
+                batch[:] = [unless_late(pending, now_ms=shop.wall_ms()) for pending in batch]
+                plan = Plan(
+                    daemon=shop.daemon, batch=batch_id, pendings=tuple(batch), placement=await self._placement(batch),
+                    limits=limits, written={} if plan is None else plan.written,
+                    waiting=await self._waiting_behind(batch),
+                )  # fmt: skip
+                attempt = _attempt(batch_id, number, shop.wall_ms())
+                prepared = await self._prepared(plan, attempt, leases=leases, retried=retried)
+                if not prepared.parts:
+                    self._publish_unjournaled(batch, prepared.outcomes)
+                    return
+                # While the files are on their way to the disk, there is time to put into words what has been decided.
+                _, notice = await asyncio.gather(
+                    self._timed("write", shop.writes.create_all(prepared.files)),
+                    run_here(shop.publisher.notice, prepared.parts[0].segment, batch),
+                )
+                won = await self._swap(prepared, leases, batch, notice=notice, retried=retried, number=number)
+                shop.metrics.count_written(prepared.files)
+                if won:
+                    return
+        raise Unavailable(f"{limits.swap_attempts_max} swaps of one batch in a row did not come off")
+
+    def _say_what_was_found(self, retried: list[Retried]) -> None:
+        """After a swap that did not come off: where the table was found, which tells who came first."""
+        pointer = self._state.pointer
+        if retried and retried[-1].found_metadata is None and pointer is not None:
+            retried[-1] = msgspec.structs.replace(retried[-1], found_metadata=pointer.metadata_location)
+
+    async def _prepared(
+        self, plan: Plan, attempt: Attempt, *, leases: Sequence[Lease], retried: Sequence[Retried]
+    ) -> Prepared:
+        """Replay and encode the batch; a transaction on all of its tables, a rename on both names."""
+        reader, retries, now = self._shop.reader, tuple(retried), time.monotonic()
+        renaming = rename_in(plan.pendings)
+        if renaming is not None:
+            target = await self._timed("load", self._others.read_name(renaming.new_name))
+            work = self._shop.threads.compute(
+                prepare_rename, plan, self._state, target, reader=reader, attempt=attempt, retried=retries,
+                lock_tokens={lease.table: lease.token for lease in leases}, now=now,
+            )  # fmt: skip
+            return await self._timed("replay", work)
+        transaction = transaction_in(plan.pendings)
+        if transaction is None:
+            run = self._shop.threads.compute if not is_light(plan, self._state) else run_here
+            work = run(
+                prepare, plan, self._state, reader=reader, attempt=attempt, retried=retries,
+                lock_token=leases[0].token, now=now,
+            )  # fmt: skip
+            return await self._timed("replay", work)
+        others = await self._timed("load", self._others.read(transaction))
+        work = self._shop.threads.compute(
+            prepare_transaction, plan, self._state, others, reader=reader, attempt=attempt, retried=retries,
+            lock_tokens={lease.table: lease.token for lease in leases}, now=now,
+        )  # fmt: skip
+        return await self._timed("replay", work)
+
+    async def _swap(
+        self,
+        prepared: Prepared,
+        leases: Sequence[Lease],
+        batch: Sequence[Pending],
+        *,
+        notice: Notice,
+        retried: list[Retried],
+        number: int,
+    ) -> bool:
+        """Move the pointers; True when the batch is committed and its outcomes are on their way."""
+        shop, metrics = self._shop, self._shop.metrics
+        own, *others = prepared.parts
+        changes = [part.change for part in prepared.parts]
+        swap = shop.catalogs.swap(changes, own.put, leases=leases, unmoved=prepared.unmoved)
+        outcome = await self._timed("swap", swap)
+        self._followed = None
+        match outcome:
+            case Won(versions=versions):
+                for part in others:
+                    shop.publisher.announce(part.segment)
+                shop.publisher.publish(notice)
+                await asyncio.sleep(0)  # so that writers hear of it while the rest is done
+                for part in prepared.parts:
+                    self._advance(part, versions)
+                    shop.landed(part.working, part.segment, batch)
+                self._followed = leases[0].token if self.table in versions else None
+                metrics.batches.labels("won").inc()
+                metrics.batch_intents.observe(len(batch))
+                if others:
+                    metrics.transaction_tables.observe(len(prepared.parts))
+                self._log_won(prepared, number)
+                return True
+            case Lost():
+                metrics.batches.labels("lost").inc()
+                metrics.replays.inc()
+            case FencedOut():
+                metrics.batches.labels("fenced").inc()
+                metrics.fenced_swaps.inc()
+                self._lock.lost()
+            case Unknown(reason=reason):
+                metrics.batches.labels("unknown").inc()
+                metrics.unknown_swaps.inc()
+                self._log.warning("swap unanswered", reason=reason, batch=own.segment.batch.batch)
+        retried.append(Retried(attempt=number, reason=type(outcome).__name__.lower()))
+        return False
+
+    def _advance(self, part: Part, versions: Mapping[str, int]) -> None:
+        """Take over what a won swap made of a table."""
+        assert part.change.pointer is not None
+        table = part.change.table
+        part.state.advance(part.change.pointer, versions.get(table), part.working)
+        if table == self.table:
+            self.size = size_after(part, self.size)
+        part.state.decisions.add(part.segment)
+        for location, packed in part.manifests:
+            self._shop.reader.remember(location, packed)
+        if part.working.change in {"created", "registered", "dropped"}:
+            self._shop.locations.forget(table)
+
+    def _log_won(self, prepared: Prepared, number: int) -> None:
+        own = prepared.parts[0]
+        batch = own.segment.batch
+        others = {"other_tables": [part.change.table for part in prepared.parts[1:]]} if batch.others else {}
+        self._log.info(
+            "batch committed",
+            batch=batch.batch,
+            intents=len(own.segment.decided),
+            intent_ids=[d.intent_id for d in own.segment.decided[:20]],
+            rejected=sum(o.__struct_config__.tag == "rejected" for o in prepared.outcomes),
+            snapshots=sum(len(part.working.snapshots) for part in prepared.parts),
+            metadata=batch.new_metadata,
+            replays=number,
+            **others,
+        )
+
+    async def _answer_repeats(self, batch: Sequence[Pending]) -> list[Pending]:
+        """Send what has been decided before its first outcome again; the rest, each identity once, is still open."""
+        if all_new(self._state.decisions, batch):
+            return await self._answer_refused(batch)
+        result = await self._shop.threads.read(sort_out, self._state.decisions, batch)
+        for pending, outcome in result.repeats:
+            self._shop.publisher.repeat(pending, outcome)
+        for pending, refused in result.reused:
+            self._shop.publisher.refuse(pending, refused, dead_letter=True, own_id=False)
+        self._queue.put_back(result.later)
+        return await self._answer_refused(result.open)
+
+    async def answer_known(self, batch: Sequence[Pending]) -> list[Pending]:
+        """Tell again what was decided before, of a table that does not pass its checks; the rest of the batch.
+
+        As far as the journal can be read. Raises Unavailable where a server would have to say it and does not answer.
+        """
+        try:
+            return await self._answer_repeats(batch)
+        except (CorruptFile, InvalidInput, NotFound) as error:
+            self._log.error("journal unreadable", reason=str(error))
+            return list(batch)
+
+    async def _answer_refused(self, batch: Sequence[Pending]) -> list[Pending]:
+        """Send refusals that no journal keeps again; the rest, of which no journal knows either, is still open."""
+        publisher = self._shop.publisher
+        known = await publisher.refusals.of(batch)
+        if not known:
+            return list(batch)
+        result = sort_refused(known, batch)
+        for pending, outcome in result.repeats:
+            publisher.repeat(pending, outcome)
+        for pending, refused in result.reused:
+            publisher.refuse(pending, refused, dead_letter=True, own_id=False)
+        return result.open
+
+    async def _has_table(self, batch: Sequence[Pending]) -> bool:
+        """Whether there is a pointer, or is about to be: names that mean nothing get no lock and no state."""
+        if self._lock.has_lease or self._state.pointer is not None:
+            return True
+        if any(may_make(operation) and operation.table == self.table for operation in operations_in(batch)):
+            return True
+        try:
+            await self._shop.pointers.read(self.table)
+        except NotFound:
+            return False
+        return True
+
+    def _refuse_unknown(self, batch: Sequence[Pending]) -> None:
+        refused = Refused(rule="unknown-table", message=f"there is no table {self.table!r}", hint="fix")
+        for pending in batch:
+            self._shop.publisher.refuse(pending, pending.verdict or refused, dead_letter=True)
+
+    def _publish_unjournaled(self, batch: Sequence[Pending], outcomes: Sequence[Outcome]) -> None:
+        """There was no table, and there still is none: all are refused, and there is no journal to put it in."""
+        for pending, outcome in zip(batch, outcomes, strict=True):
+            assert isinstance(outcome, Rejected)
+            self._shop.publisher.unjournaled(pending, outcome, dead_letter=True)
+
+    async def _further_locks(self, batch: Sequence[Pending]) -> tuple[str, ...]:
+        """The locks that the batch needs beside its table's: whoever chooses a place holds all places still."""
+        places = (LOCATIONS_LOCK,) if any(chooses_places(o) for o in operations_in(batch)) else ()
+        renaming = rename_in(batch)
+        if renaming is not None:
+            return (renaming.new_name, *places)
+        transaction = transaction_in(batch)
+        return places if transaction is None else (*await self._others.to_lock(transaction), *places)
+
+    async def _follow(self, lease: Lease) -> None:
+        """Bring the state to where the pointer is now, unless nobody but this lane can have moved it."""
+        if self._followed == lease.token:
+            return
+        try:
+            versioned = await self._shop.catalogs.read(self.table)
+        except NotFound:
+            versioned = None
+        if versioned is not None and versioned.pointer.paused is not None:
+            raise TablePausedError(self.table, versioned.pointer.paused)
+        await self._timed("load", self._shop.threads.read(self._state.load, versioned))
+        self._followed = lease.token
+
+    async def _placement(self, batch: Sequence[Pending]) -> Placement:
+        """Where tables may be; with the places that are taken, for those who choose one."""
+        shop = self._shop
+        choosing = [operation for operation in operations_in(batch) if chooses_places(operation)]
+        if not choosing:
+            return Placement(warehouse=shop.warehouse, allowed=shop.allowed)
+        taken = await shop.locations.all()
+        if any(operation.table != self.table for operation in choosing) or self._state.pointer is not None:
+            await shop.locations.announce_move()
+        return Placement(warehouse=shop.warehouse, allowed=shop.allowed, taken=taken, file_system=shop.file_system)
+
+    async def _timed(self, stage: str, work: Awaitable[T]) -> T:
+        started = time.monotonic()
+        try:
+            return await work
+        finally:
+            self._shop.metrics.stage_seconds.labels(stage).observe(time.monotonic() - started)
+
+
+def transaction_in(batch: Sequence[Pending]) -> Transaction | None:
+    """The transaction that the batch is, unless it is refused already."""
+    first = batch[0]
+    return first.decoded.intent if isinstance(first.decoded.intent, Transaction) and first.verdict is None else None
+
+
+def operations_in(batch: Sequence[Pending]) -> list[Intent]:
+    """What the batch asks for, operation by operation: the members of a transaction, else the intents."""
+    operations: list[Intent] = []
+    for pending in batch:
+        intent = pending.decoded.intent
+        operations += intent.members if isinstance(intent, Transaction) else (intent,)
+    return operations
+
+
+def size_after(part: Part, before: TableSize | None) -> TableSize | None:
+    """How large a table is after its part in a swap; None for a view and for a table that is gone."""
+    metadata, pointer = part.working.metadata, part.change.pointer
+    if metadata is None or pointer is None:
+        return None
+    written = dict(part.files if part.put is None else (*part.files, part.put)).get(pointer.metadata_location)
+    if written is None:
+        return before
+    head = part.state.heads.get(metadata.current_snapshot_id)
+    return TableSize(
+        table=pointer.table,
+        snapshots=len(metadata.snapshots),
+        manifests=0 if head is None else len(head.manifests),
+        metadata_bytes=len(written),
+    )
+
+
+async def run_here(work: Callable[..., T], *arguments: Any, **named: Any) -> T:
+    """As `asyncio.to_thread`, without the thread."""
+    return work(*arguments, **named)
+
+
+def _attempt(batch_id: str, number: int, now_ms: int) -> Attempt:
+    return Attempt(
+        batch=batch_id, token=uuid7(now_ms=now_ms, entropy=secrets.token_bytes(10)), number=number, now_ms=now_ms
+    )

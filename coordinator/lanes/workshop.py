@@ -1,0 +1,59 @@
+"""What all lanes of one daemon share."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+
+import msgspec
+
+from firn.coordinator.lanes.kept_states import KeptStates
+from firn.coordinator.lanes.lane_threads import LaneThreads
+from firn.coordinator.lanes.paused_tables import PausedTables
+from firn.coordinator.metrics import Metrics
+from firn.coordinator.outcomes.publish import Publisher
+from firn.coordinator.pending import Pending
+from firn.coordinator.replay.holds import Hold
+from firn.coordinator.replay.working import Working
+from firn.coordinator.tables.table_catalogs import TableCatalogs
+from firn.coordinator.tables.table_locations import TableLocations
+from firn.coordinator.tables.table_reader import TableReader
+from firn.model.journal import Segment
+from firn.model.limits import Limits
+from firn.storage.file_system_tables import FileSystemTables
+from firn.storage.file_writes import FileWrites
+from firn.storage.files import FileStore
+from firn.storage.journal import JournalFiles
+from firn.storage.leases import Leases
+from firn.storage.pointers import Pointers
+
+
+class Workshop(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """What all lanes of one daemon share."""
+
+    daemon: str
+    files: FileStore
+    writes: FileWrites
+    """Writes the files of batches, to the same store."""
+    threads: LaneThreads
+    kept: KeptStates
+    reader: TableReader
+    journal: JournalFiles
+    pointers: Pointers
+    catalogs: TableCatalogs
+    file_system: FileSystemTables
+    leases: Leases
+    locations: TableLocations
+    paused: PausedTables
+    publisher: Publisher
+    metrics: Metrics
+    limits: Limits
+    warehouse: str
+    allowed: tuple[str, ...]
+    lease_idle_s: float
+    wall_ms: Callable[[], int]
+    connected: Callable[[], Awaitable[None]]
+    """Waits until the ZooKeeper session is connected."""
+    waiting: Callable[[str], Awaitable[tuple[Hold, ...]]]
+    """What work that is in no lane needs of a table."""
+    landed: Callable[[Working, Segment, Sequence[Pending]], None]
+    """Hears of every table that a batch changed, and how."""

@@ -1,0 +1,1 @@
+"""Operations: the health of tables, servers and daemons, and what operators do about it."""

@@ -1,0 +1,94 @@
+"""What a daemon says of itself to the others, and to commands: its version, its pages, the tables that it is stuck on.
+
+It stands in the daemon's member node, and goes with it. So whoever looks, at any daemon's pages or with a command, is
+told why a table stands still, and not only at the daemon that has it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import msgspec
+import structlog
+
+from firn.coordinator.lanes.lanes import Lanes
+from firn.coordinator.version import VERSION
+from firn.model.errors import FirnError
+from firn.model.trouble import WHY_CHARACTERS_MAX, Trouble
+from firn.storage.membership import Membership
+
+LOOK_S = 1.0
+"""How old what is said may be."""
+
+TROUBLES_MAX: Final = 100
+"""Tables that are told of; a ZooKeeper node may have a megabyte, and this is a tenth of that."""
+
+
+class Notice(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
+    """The content of a member node. `troubles_in_all` counts those that did not fit, too."""
+
+    version: str = "?"
+    http: str | None = None
+    troubles: tuple[Trouble, ...] = ()
+    troubles_in_all: int = 0
+
+
+class Bulletin:
+    """Keeps one daemon's notice."""
+
+    def __init__(self, membership: Membership, lanes: Lanes) -> None:
+        self._membership = membership
+        self._lanes = lanes
+        self._http: str | None = None
+        self._said = b""
+        self._log = structlog.get_logger()
+
+    def first(self, http: str | None) -> bytes:
+        """The notice to join with; `http` is the URL of the daemon's pages."""
+        self._http = http
+        self._said = self._notice()
+        return self._said
+
+    async def run(self) -> None:
+        """Keep the notice true, until cancelled. The log hears once of a ZooKeeper that does not take it."""
+        refused = False
+        while True:
+            await asyncio.sleep(LOOK_S)
+            notice = self._notice()
+            if notice == self._said:
+                continue
+            try:
+                await self._membership.restate(notice)
+            except FirnError as error:
+                if not refused:
+                    self._log.warning("notice not changed", reason=str(error))
+                refused = True
+            else:
+                self._said, refused = notice, False
+
+    def _notice(self) -> bytes:
+        troubles = self._lanes.troubles
+        told = tuple(msgspec.structs.replace(one, why=_short(one.why)) for one in troubles[:TROUBLES_MAX])
+        notice = Notice(version=VERSION, http=self._http, troubles=told, troubles_in_all=len(troubles))
+        return msgspec.json.encode(notice)
+
+
+def _short(why: str) -> str:
+    """As much as fits, and nothing that JSON cannot say: names of files may be no text."""
+    return why[:WHY_CHARACTERS_MAX].encode(errors="replace").decode()
+
+
+def notice_in(data: bytes) -> Notice:
+    """The notice in a member node; of a daemon of another version, what can be understood of it."""
+    try:
+        return msgspec.json.decode(data, type=Notice)
+    except msgspec.MsgspecError:
+        pass
+    try:
+        told = msgspec.json.decode(data)
+    except msgspec.DecodeError:
+        told = None
+    told = told if isinstance(told, dict) else {}
+    http = told.get("http")
+    return Notice(version=str(told.get("version", "?")), http=http if isinstance(http, str) else None)

@@ -1,0 +1,1 @@
+"""Outcomes: what writers, consumers of events and holders of reservations are told of what has been decided."""

@@ -1,0 +1,327 @@
+"""Publishing: outcomes to writers, events to consumers, then the acknowledgement; always in that order.
+
+By the time something is published it is decided for good, so publishing is retried until Redis takes it. A daemon that
+dies meanwhile loses nothing: the entries are redelivered, and get the same outcomes again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import msgspec
+import structlog
+
+from firn.coordinator.commits.batch_record import rejected_as
+from firn.coordinator.metrics import Metrics
+from firn.coordinator.outcomes.refusals import Refusals
+from firn.coordinator.pending import Pending
+from firn.coordinator.replay.decision import Refused
+from firn.model.errors import FirnError
+from firn.model.event import rejection_event, table_event
+from firn.model.intent import OPERATIONS
+from firn.model.journal import Batch, Segment
+from firn.model.limits import Limits
+from firn.model.outcome import Committed, Outcome, Rejected, encode_outcome
+from firn.model.planned_on import trace_of
+from firn.model.traceparent import trace_id_in
+from firn.storage.intent_streams import Entry, IntentStreams, Settlement, TablePlace
+
+OUTCOME_TTL_S = 24 * 3600
+"""How long Redis keeps an outcome; the journal keeps it for good."""
+
+SETTLE_BATCH_MAX = 1_000
+RETRY_S = (0.05, 0.1, 0.2, 0.5, 1.0)
+DEAD_LETTER_PAYLOAD_MAX = 64 * 1024
+"""Bytes of the payload kept in a dead letter: the error says what is wrong, this shows where it came from."""
+
+OUR_MISTAKES = frozenset({"poison", "internal-error"})
+"""Rules by which an intent is refused that may be as good as any: whoever mends firn wants to see it."""
+
+TRACES_LOGGED = 20
+"""Intents of a batch whose traces are logged."""
+
+TRACE_CHARACTERS_MAX = 64
+"""A trace's name has 32; in a summary it may be anything."""
+
+
+class _Parcel(msgspec.Struct, frozen=True, eq=False):
+    settlements: tuple[Settlement, ...]
+    events: tuple[bytes, ...]
+    taken_at: tuple[float, ...]
+    places: dict[str, bytes | None] = {}
+
+
+class Notice(msgspec.Struct, frozen=True, eq=False):
+    """All that a batch will have to say once it is won, ready to be sent. `refused` are to be counted then."""
+
+    segment: Segment
+    parcel: _Parcel
+    refused: tuple[_Refusal, ...]
+
+
+class _Refusal(msgspec.Struct, frozen=True, eq=False):
+    outcome: Rejected
+    operation: str
+    for_people: bool
+
+
+class Publisher:
+    """Sends what has been decided, in the order in which it was decided."""
+
+    def __init__(
+        self,
+        streams: IntentStreams,
+        *,
+        daemon: str,
+        metrics: Metrics,
+        limits: Limits,
+        wall_ms: Callable[[], int],
+        on_settled: Callable[[Sequence[tuple[int, str]]], None],
+    ) -> None:
+        self._streams = streams
+        self._daemon = daemon
+        self._metrics = metrics
+        self._limits = limits
+        self._wall_ms = wall_ms
+        self._on_settled = on_settled
+        self._queue: asyncio.Queue[_Parcel] = asyncio.Queue()
+        self.refusals = Refusals(streams)
+        self._log = structlog.get_logger()
+
+    def notice(self, segment: Segment, pendings: Sequence[Pending]) -> Notice:
+        """Everything that a batch has to say, should it be won. Nothing is sent or counted yet.
+
+        What is wrong in itself, and no other state of the table would make right, is set aside for people, too; and so
+        is what is wrong with firn.
+        """
+        event = table_event(segment, events_bytes_max=self._limits.event_bytes_max)
+        settlements, refused = [], []
+        for pending, decided in zip(pendings, segment.decided, strict=True):
+            outcome = decided.outcome
+            if isinstance(outcome, Committed):
+                settlements.append(self._told(pending, outcome))
+                continue
+            refusal = _Refusal(outcome, decided.operation, _is_for_people(outcome))
+            refused.append(refusal)
+            settlements.append(self._rejection(pending, refusal, journaled=True))
+        parcel = _Parcel(
+            tuple(settlements),
+            () if event is None else (msgspec.json.encode(event),),
+            tuple(p.taken_at for p in pendings),
+            _places(segment.batch),
+        )
+        return Notice(segment, parcel, tuple(refused))
+
+    def publish(self, notice: Notice) -> None:
+        """Send what a batch that was won has to say."""
+        self._queue.put_nowait(notice.parcel)
+        for refusal in notice.refused:
+            self._count_refusal(refusal)
+        decided_as = [(decided.operation, type(decided.outcome)) for decided in notice.segment.decided]
+        for (operation, kind), count in Counter(decided_as).items():
+            self._metrics.intents.labels(operation, str(kind.__struct_config__.tag)).inc(count)
+        self._log_traces(notice.segment)
+
+    def announce(self, segment: Segment) -> None:
+        """What a won transaction has to say of a table other than its first: who asked for it is told by that."""
+        event = table_event(segment, events_bytes_max=self._limits.event_bytes_max)
+        self._put((), () if event is None else (msgspec.json.encode(event),), (), places=_places(segment.batch))
+
+    def repeat(self, pending: Pending, outcome: Outcome) -> None:
+        """The first outcome again, for an intent that was redelivered or resubmitted."""
+        self._metrics.repeats.inc()
+        self._put((self._told(pending, outcome),), (), [pending.taken_at])
+
+    def refuse(self, pending: Pending, refused: Refused, *, dead_letter: bool, own_id: bool = True) -> None:
+        """A refusal that is not in the journal: there is no table to keep it, or the id on record is another intent's.
+
+        With `own_id` False the outcome goes to the reply stream only, not under the intent's id.
+        """
+        intent = pending.decoded.intent
+        outcome = rejected_as(intent, refused, limits=self._limits)
+        self.unjournaled(pending, outcome, dead_letter=dead_letter, own_id=own_id)
+
+    def unjournaled(self, pending: Pending, outcome: Rejected, *, dead_letter: bool, own_id: bool = True) -> None:
+        """As `refuse`, for a rejection that is made already."""
+        if own_id:
+            outcome = msgspec.structs.replace(outcome, digest=pending.decoded.digest)
+            self.refusals.add(outcome)
+        refusal = _Refusal(outcome, OPERATIONS[type(pending.decoded.intent)], dead_letter)
+        self._metrics.intents.labels(refusal.operation, "rejected").inc()
+        self._count_refusal(refusal)
+        settlement = self._rejection(pending, refusal)
+        if not own_id:
+            settlement = msgspec.structs.replace(settlement, intent_id=None)
+        self._put((settlement,), (), [pending.taken_at])
+        trace = trace_of(pending.decoded.intent)
+        if trace is not None:
+            self._log.info(
+                "traced intent refused", table=outcome.table, intent_id=outcome.intent_id, rule=outcome.rule,
+                trace_id=trace_id_in(trace)[:TRACE_CHARACTERS_MAX],
+            )  # fmt: skip
+
+    def dead_letter(
+        self, entry: Entry, *, rule: str, message: str, identity: tuple[str | None, str | None, str | None], epoch: str
+    ) -> None:
+        """An entry that is no intent: set aside with the reason, and out of the way.
+
+        `identity` is what could be made out of it: intent id, table, reply stream.
+        """
+        intent_id, table, reply_to = identity
+        outcome = Rejected(intent_id=intent_id or "", table=table or "", rule=rule, message=message, hint="fix")
+        event = rejection_event(outcome, daemon=self._daemon, timestamp_ms=self._wall_ms(), dead_letter=True)
+        event = msgspec.structs.replace(event, id=f"{epoch}/{entry.shard}/{entry.entry_id}")
+        self._metrics.dead_letters.labels(rule).inc()
+        self._metrics.intents.labels("unreadable", "rejected").inc()
+        self._metrics.conflicts.labels(rule, "unreadable", "none").inc()
+        settlement = Settlement(
+            shard=entry.shard,
+            entry_id=entry.entry_id,
+            intent_id=intent_id,
+            outcome=encode_outcome(outcome),
+            outcome_ttl_s=OUTCOME_TTL_S,
+            reply_to=reply_to,
+            event=msgspec.json.encode(event),
+            dead_letter=_dead_letter(entry, outcome, epoch=epoch),
+        )
+        self._put((settlement,), (), [time.monotonic()])
+
+    @property
+    def depth(self) -> int:
+        """Parcels that wait to be sent."""
+        return self._queue.qsize()
+
+    async def run(self) -> None:
+        """Send until cancelled."""
+        while True:
+            parcels = [await self._queue.get()]
+            count = len(parcels[0].settlements)
+            while not self._queue.empty() and count < SETTLE_BATCH_MAX:
+                parcels.append(self._queue.get_nowait())
+                count += len(parcels[-1].settlements)
+            await self._send(parcels)
+            for _ in parcels:
+                self._queue.task_done()
+
+    async def drain(self) -> None:
+        """Wait until everything that was put in has been sent."""
+        await self._queue.join()
+
+    async def _send(self, parcels: Sequence[_Parcel]) -> None:
+        settlements = [s for parcel in parcels for s in parcel.settlements]
+        events = [e for parcel in parcels for e in parcel.events]
+        places = {table: place for parcel in parcels for table, place in parcel.places.items()}
+        started = time.monotonic()
+        failures = 0
+        while True:
+            try:
+                await self._streams.settle(settlements, events=events, places=places)
+                break
+            except (FirnError, OSError) as error:
+                self._log.warning("outcomes wait", reason=str(error), outcomes=len(settlements))
+                await asyncio.sleep(RETRY_S[min(failures, len(RETRY_S) - 1)])
+                failures += 1
+        self._metrics.stage_seconds.labels("publish").observe(time.monotonic() - started)
+        now = time.monotonic()
+        self._metrics.intent_seconds.observe_all([now - at for parcel in parcels for at in parcel.taken_at])
+        self._on_settled([(s.shard, s.entry_id) for s in settlements])
+
+    def _log_traces(self, segment: Segment) -> None:
+        """Which traces are in a batch, with what all other lines of the log about it have: its id, and its table."""
+        traces = {d.intent_id: trace_id_in(d.trace_id) for d in segment.decided if d.trace_id is not None}
+        if traces:
+            shown = {intent_id: traces[intent_id][:TRACE_CHARACTERS_MAX] for intent_id in list(traces)[:TRACES_LOGGED]}
+            batch = segment.batch
+            self._log.info(
+                "traced intents decided", table=batch.table, batch=batch.batch, traced=len(traces), traces=shown
+            )
+
+    def _put(
+        self,
+        settlements: tuple[Settlement, ...],
+        events: tuple[bytes, ...],
+        taken_at: Sequence[float],
+        *,
+        places: dict[str, bytes | None] | None = None,
+    ) -> None:
+        self._queue.put_nowait(_Parcel(settlements, events, tuple(taken_at), places or {}))
+
+    def _count_refusal(self, refusal: _Refusal) -> None:
+        outcome = refusal.outcome
+        self._metrics.conflicts.labels(outcome.rule, refusal.operation, _against(outcome)).inc()
+        if refusal.for_people:
+            self._metrics.dead_letters.labels(outcome.rule).inc()
+
+    def _rejection(self, pending: Pending, refusal: _Refusal, *, journaled: bool = False) -> Settlement:
+        outcome = refusal.outcome
+        event = rejection_event(
+            outcome,
+            daemon=self._daemon,
+            timestamp_ms=self._wall_ms(),
+            operation=refusal.operation,
+            writer=pending.decoded.intent.writer,
+        )
+        letter = None
+        if refusal.for_people:
+            letter = _dead_letter(pending.entry, outcome, epoch=pending.epoch, journaled=journaled)
+        told = self._told(pending, outcome)
+        return msgspec.structs.replace(told, event=msgspec.json.encode(event), dead_letter=letter)
+
+    def _told(self, pending: Pending, outcome: Outcome) -> Settlement:
+        entry, intent = pending.entry, pending.decoded.intent
+        return Settlement(
+            shard=entry.shard,
+            entry_id=entry.entry_id,
+            intent_id=intent.intent_id,
+            outcome=encode_outcome(outcome),
+            outcome_ttl_s=OUTCOME_TTL_S,
+            reply_to=intent.reply_to,
+        )
+
+
+def _is_for_people(outcome: Rejected) -> bool:
+    return outcome.hint == "fix" or outcome.rule in OUR_MISTAKES
+
+
+def _against(outcome: Rejected) -> str:
+    """The operation that came first, for metrics: a closed set."""
+    if outcome.conflicting_operation in _OPERATION_NAMES:
+        return outcome.conflicting_operation
+    return "unknown" if outcome.conflicting_snapshot_id is not None else "none"
+
+
+_OPERATION_NAMES: Final = frozenset(OPERATIONS.values())
+
+
+def _places(batch: Batch) -> dict[str, bytes | None]:
+    """Where the batch left its table, for writers who have no ZooKeeper."""
+    if batch.new_metadata is None:
+        return {batch.table: None}
+    place = TablePlace(table_uuid=batch.table_uuid, metadata_location=batch.new_metadata, kind=batch.kind)
+    return {batch.table: msgspec.json.encode(place)}
+
+
+def _dead_letter(entry: Entry, outcome: Rejected, *, epoch: str, journaled: bool = False) -> bytes:
+    payload = entry.payload if entry.payload is not None else b""
+    letter: dict[str, Any] = {
+        "epoch": epoch,
+        "shard": entry.shard,
+        "entry-id": entry.entry_id,
+        "deliveries": entry.deliveries,
+        "journaled": journaled,
+        "outcome": msgspec.to_builtins(outcome),
+        "payload-bytes": len(payload),
+    }
+    cut = payload[:DEAD_LETTER_PAYLOAD_MAX]
+    try:
+        letter["payload"] = cut.decode("utf-8")
+    except UnicodeDecodeError:
+        letter["payload-base64"] = base64.b64encode(cut).decode("ascii")
+    if entry.payload is None:
+        letter["fields"] = sorted(name.decode("utf-8", "backslashreplace")[:100] for name in entry.fields)[:20]
+    return msgspec.json.encode(letter)

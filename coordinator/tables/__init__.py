@@ -1,0 +1,4 @@
+"""Tables as they are now: where their pointers are, what they name, and as much of it in memory as is allowed.
+
+`table_catalogs` finds and moves pointers, `table_reader` reads what they name, `table_state` is what a lane knows.
+"""

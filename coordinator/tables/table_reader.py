@@ -1,0 +1,202 @@
+"""Reading tables: metadata, manifest lists, manifests, with a bounded cache of what is immutable.
+
+Synchronous, for worker threads. One reader serves all lanes of a daemon; a lock guards its cache.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from firn.coordinator.replay.draft import ManifestRef
+from firn.coordinator.replay.file_index import FileIndex
+from firn.coordinator.replay.head import Head
+from firn.coordinator.replay.live_files import LiveFiles
+from firn.coordinator.replay.working import SUMMARY_BATCH
+from firn.coordinator.tables.manifest_cache import ManifestCache
+from firn.coordinator.tables.merges_beside import MergesBeside
+from firn.coordinator.tables.read_ahead import ReadAhead
+from firn.model.datafile import DataFile
+from firn.model.deletion_vector import DeletionVector, from_blob
+from firn.model.errors import CorruptFile, InvalidInput, Unsupported
+from firn.model.limits import Limits
+from firn.model.manifest import ManifestEntry, ManifestFile
+from firn.model.manifest_inheritance import inherit
+from firn.model.manifest_summary import count_entries
+from firn.model.metadata import TableMetadata
+from firn.model.snapshot import Snapshot
+from firn.model.view import ViewMetadata
+from firn.storage.content_digests import digest_of_bytes, is_digest_of
+from firn.storage.files import FileStore
+from firn.storage.manifest_lists import check_totals
+from firn.storage.manifest_paths import live_paths
+from firn.storage.manifest_pieces import Layout, Piece, layout_of, read_pieces
+from firn.storage.manifest_reader import StoredManifests
+from firn.storage.merged_manifests import Source
+from firn.storage.metadata_files import decode_metadata
+from firn.storage.packed_entries import PackedEntries, unpack
+from firn.storage.view_files import decode_view
+
+ENCRYPTION_KEY: Final = "encryption.key-id"
+"""Table property of an encrypted table."""
+
+PACKED_FILES_MAX: Final = 2_000
+"""Files of a manifest that is rewritten from memory; of a larger one whole blocks are taken over as they are stored."""
+
+
+class TableReader:
+    """Implements `firn.coordinator.replay.working.TableReader` on a file store."""
+
+    def __init__(self, files: FileStore, *, limits: Limits) -> None:
+        self._files = files
+        self._stored = StoredManifests(files, limits=limits)
+        self._limits = limits
+        self._reads = ReadAhead(self._read)
+        self._cache = ManifestCache(bytes_max=limits.manifest_cache_bytes_max)
+        source = Source(
+            packed=lambda part: self._cache.packed(part.manifest_path), read=self._read, entries=self.entries
+        )
+        self._merges = MergesBeside(files, source, keep=self.remember)
+
+    @property
+    def cache(self) -> ManifestCache:
+        """What was read before, with its hits and misses."""
+        return self._cache
+
+    def metadata(self, location: str, *, digest: str | None = None) -> TableMetadata:
+        """One metadata file, compared with the digest that the pointer has of it.
+
+        Raises NotFound, CorruptFile, InvalidMetadata, Unsupported, Unavailable.
+        """
+        metadata = decode_metadata(self.checked(location, digest), location=location)
+        if ENCRYPTION_KEY in metadata.properties:
+            raise Unsupported("the table is encrypted, which firn cannot read", where=location)
+        return metadata
+
+    def view(self, location: str, *, digest: str | None = None) -> ViewMetadata:
+        """One view metadata file, compared as `metadata` is; raises the same."""
+        return decode_view(self.checked(location, digest), location=location)
+
+    def checked(self, location: str, digest: str | None) -> bytes:
+        """The bytes of a metadata file, if they are those of the digest (None: any). Raises as `metadata`."""
+        data = self._files.read(location, bytes_max=self._limits.metadata_bytes_max)
+        if digest is not None and not is_digest_of(data, digest):
+            raise CorruptFile(
+                location, f"its content has the digest {digest_of_bytes(data)}, the pointer says {digest}"
+            )
+        return data
+
+    def manifests(self, metadata: TableMetadata, snapshot: Snapshot) -> tuple[ManifestFile, ...]:
+        """The manifests of a snapshot, checked against its summary, with counts where an old list has none.
+
+        A list that was cut between two blocks reads as a shorter valid one: only the totals show it. Those that firn
+        wrote are exact, so a difference is damage; other writers' drift, and are not held against them.
+        """
+        manifests = self._stored.manifests(metadata, snapshot)
+        if snapshot.summary is not None and SUMMARY_BATCH in snapshot.summary:
+            check_totals(snapshot, manifests)
+        return tuple(self._counted(metadata, manifest) for manifest in manifests)
+
+    def _counted(self, metadata: TableMetadata, manifest: ManifestFile) -> ManifestFile:
+        """A manifest of a v1 list may come without counts; lists of later versions need them."""
+        if manifest.live_files_count is not None and manifest.live_rows_count is not None:
+            return manifest
+        counts = count_entries(self.entries(metadata, manifest))
+        return msgspec.structs.replace(
+            manifest,
+            added_files_count=counts.added_files,
+            existing_files_count=counts.existing_files,
+            deleted_files_count=counts.deleted_files,
+            added_rows_count=counts.added_rows,
+            existing_rows_count=counts.existing_rows,
+            deleted_rows_count=counts.deleted_rows,
+        )
+
+    def entries(self, metadata: TableMetadata, manifest: ManifestFile) -> Sequence[ManifestEntry]:
+        """Entries of one manifest with what they inherit; checked against what the manifest list says of it."""
+        cached = self._cache.decoded(manifest)
+        if cached is not None:
+            return cached
+        packed = self._cache.packed(manifest.manifest_path)
+        if packed is None:
+            entries = self._stored.entries(metadata, manifest)
+        else:
+            entries = inherit(unpack(packed, spec_id=manifest.partition_spec_id), manifest)
+        self._cache.keep_decoded(manifest, entries)
+        return entries
+
+    def written_entries(self, metadata: TableMetadata, manifest: ManifestFile) -> Sequence[ManifestEntry]:
+        """The entries of a manifest that no snapshot has yet, exactly as a writer wrote them; not cached."""
+        return self._stored.written_entries(metadata, manifest)
+
+    def deletion_vector(self, file: DataFile) -> DeletionVector:
+        """The positions in a deletion vector.
+
+        Raises InvalidInput for one that is too large, NotFound, CorruptFile, Unavailable.
+        """
+        assert file.content_offset is not None
+        assert file.content_size_in_bytes is not None
+        self._require_readable(file, file.content_size_in_bytes)
+        blob = self._files.read_range(file.file_path, offset=file.content_offset, length=file.content_size_in_bytes)
+        return from_blob(blob, location=file.file_path, cardinality=file.record_count)
+
+    def position_deletes(self, file: DataFile) -> Mapping[str, DeletionVector]:
+        """The positions in a position delete file, by data file; raises as `deletion_vector`."""
+        self._require_readable(file, file.file_size_in_bytes)
+        data = self._files.read(file.file_path, bytes_max=self._limits.deletion_vector_bytes_max)
+        decoder = importlib.import_module("firn.storage.position_deletes")  # Arrow, as much memory as a daemon without
+        vectors: Mapping[str, DeletionVector] = decoder.decode_position_deletes(
+            data, file_format=file.file_format, location=file.file_path
+        )
+        return vectors
+
+    def _require_readable(self, file: DataFile, size: int) -> None:
+        limit = self._limits.deletion_vector_bytes_max
+        if size > limit:
+            raise InvalidInput(
+                f"positions of deleted rows in {size} bytes, at most {limit} are read", where=file.file_path
+            )
+
+    def remember(self, location: str, packed: PackedEntries) -> None:
+        """Keep the entries of a manifest that was just written."""
+        self._cache.keep_packed(location, packed)
+
+    def at_hand(self, manifest: ManifestFile) -> bool:
+        """Whether the entries of a manifest can be had without reading it."""
+        cache = self._cache
+        return cache.packed(manifest.manifest_path) is not None or cache.decoded(manifest) is not None
+
+    def pieces(self, metadata: TableMetadata, manifest: ManifestFile) -> Sequence[Piece] | None:
+        """The entries of a manifest as they are stored; None for one that is laid out in another way than firn's."""
+        layout = layout_of(metadata, manifest)
+        if layout is None:
+            return None
+        packed = self._cache.packed(manifest.manifest_path)
+        if packed is None or len(packed.files) > PACKED_FILES_MAX:
+            return read_pieces(self._read(manifest), manifest, layout)
+        return (packed,) if Layout(packed.partition_type, packed.format_version) == layout else None
+
+    @property
+    def merges(self) -> MergesBeside:
+        """Merges of manifests beside the commit path."""
+        return self._merges
+
+    def head(self, metadata: TableMetadata, snapshot_id: int | None) -> Head:
+        """Manifests and live data files of a snapshot; reads every data manifest that may have live files."""
+        if snapshot_id is None:
+            return Head(snapshot_id=None, manifests=(), live=LiveFiles())
+        snapshot = metadata.snapshot_by_id(snapshot_id)
+        if snapshot is None:
+            raise CorruptFile(metadata.location, f"a reference names snapshot {snapshot_id}, which is not there")
+        manifests: tuple[ManifestRef, ...] = self.manifests(metadata, snapshot)
+        live = FileIndex()
+        stored = [m for m in manifests if isinstance(m, ManifestFile) and m.content == "data" and m.may_have_live_files]
+        for manifest, data in self._reads.ahead(stored):
+            live.put_all(live_paths(data, manifest=manifest), manifest.manifest_path)
+        return Head(snapshot_id=snapshot_id, manifests=manifests, live=LiveFiles(live))
+
+    def _read(self, manifest: ManifestFile) -> bytes:
+        return self._files.read(manifest.manifest_path, bytes_max=self._limits.manifest_bytes_max)
