@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from firn.coordinator.client.sync_client import Client, Ticket
     from firn.coordinator.client.table_view import TableView
     from firn.coordinator.client.view_found import ViewFound
-    from firn.coordinator.dry_run import Forecast
+    from firn.coordinator.insight.dry_run import Forecast
     from firn.model.errors import FirnError, RejectedError, UnknownOutcome
     from firn.model.intent import ContentFile
     from firn.model.operations.transaction import Unchanged
@@ -55,7 +55,7 @@ _HOMES: Final = {
     "Committed": "firn.model.outcome",
     "ContentFile": "firn.model.intent",
     "FirnError": "firn.model.errors",
-    "Forecast": "firn.coordinator.dry_run",
+    "Forecast": "firn.coordinator.insight.dry_run",
     "Intents": "firn.coordinator.client.operations",
     "Rejected": "firn.model.outcome",
     "RejectedError": "firn.model.errors",

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+import firn.coordinator.client
+
 ROOT = Path(__file__).parents[2]
 LAYERS = ("model", "storage", "coordinator", "pipeline")
 
@@ -116,6 +118,12 @@ def test_users_import_the_top_folders_under_firn(layer):
     link = ROOT / "firn" / layer
     assert link.is_symlink()
     assert link.readlink() == Path("..", layer)
+
+
+def test_every_public_name_is_where_firn_says():
+    # They are imported by name when they are first used, so a module that moved away is not missed before.
+    for package in (firn, firn.coordinator.client):
+        assert [name for name in package.__all__ if not hasattr(package, name)] == []
 
 
 def test_no_file_says_where_packages_come_from():
