@@ -18,6 +18,8 @@ PAGES = pytest.mark.parametrize("path", pages(), ids=lambda path: str(path.relat
 OUTSIDE = re.compile(r"[a-z]+:")
 NAMED_FILE = re.compile(r"(?:deploy|docs|grafana|tests)/[\w./-]*\w")
 """A file of ours in a command."""
+NAMED_IN_PROSE = re.compile(r"`((?:model|storage|coordinator|pipeline|tests|deploy|grafana|docs)/[\w./-]*)`")
+"""A file or folder of ours in a sentence."""
 
 
 def linked(path: Path) -> Iterator[tuple[int, str, Path, str]]:
@@ -94,6 +96,12 @@ def test_commands_that_are_not_run_name_files_that_exist(path: Path) -> None:
         if block.not_run is not None and block.language != "python":
             for name in NAMED_FILE.findall(block.script):
                 assert (ROOT / name).exists(), f"{block}: there is no {name}"
+
+
+@PAGES
+def test_files_that_are_named_exist(path: Path) -> None:
+    for name in NAMED_IN_PROSE.findall(path.read_text(encoding="utf-8")):
+        assert (ROOT / name).exists(), f"there is no {name}"
 
 
 def test_console_blocks_are_told_apart_from_their_output(tmp_path: Path) -> None:
