@@ -45,7 +45,7 @@ lint: $(STAMP) ## ruff and mypy
 bench: $(STAMP) ## the benchmarks (ROW=name for one of them)
 	$(BIN)/python -m tests.bench $(ROW) $(ARGS)
 
-dashboards: $(STAMP) ## make Grafana's dashboards anew from grafana/generate.py
+dashboards: $(STAMP) ## write Grafana's dashboards anew from the modules in grafana/
 	$(BIN)/python -m grafana.generate
 
 # Universal: one lock for every Python from 3.11 on, Linux and macOS. Where packages come from is the business of

@@ -1,0 +1,85 @@
+"""The dashboard *Conflicts*: who fights whom?"""
+
+from __future__ import annotations
+
+from grafana.dashboard import Dashboard
+from grafana.panels import Query, lines, listing, number
+from grafana.queries import COMMITTED, REJECTED, happened
+
+
+def conflicts() -> Dashboard:
+    """Who fights whom?"""
+    refused = happened("firn_conflicts_total", "1h")
+    return Dashboard(
+        uid="firn-conflicts",
+        title="firn / Conflicts",
+        question="Who fights whom?",
+        rows=(
+            (
+                "Now",
+                (
+                    number("Rejected, last hour", f"round(sum{refused}) or vector(0)"),
+                    number(
+                        "Share rejected",
+                        f"{REJECTED} / ({COMMITTED} + {REJECTED})",
+                        unit="percentunit",
+                        warn=0.1,
+                        bad=0.3,
+                    ),
+                    number(
+                        "Replayed batches, last hour",
+                        "round(sum(increase(firn_replays_total[1h])))",
+                        about="Another commit came first; the batch was replayed and nobody noticed.",
+                    ),
+                    number(
+                        "Dead letters, last hour",
+                        f"round(sum{happened('firn_dead_letters_total', '1h')}) or vector(0)",
+                        warn=1,
+                        about="What was no intent, or wrong in itself: `firn dead-letters`.",
+                    ),
+                ),
+            ),
+            (
+                "Who against whom",
+                (
+                    listing(
+                        "Operation against operation, last hour",
+                        f"sort_desc(round(sum by (operation, against, rule) {refused}) > 0)",
+                        ("operation", "lost"),
+                        ("against", "came first"),
+                        ("rule", "rule"),
+                        about="`firn conflicts` names the writers. Against none: no commit was in the way.",
+                    ),
+                    listing(
+                        "By rule, last hour",
+                        f"sort_desc(round(sum by (rule) {refused}) > 0)",
+                        ("rule", "rule"),
+                        about="docs/replay.md says what each rule protects.",
+                    ),
+                ),
+            ),
+            (
+                "Over time",
+                (
+                    lines(
+                        "By rule",
+                        Query("sum by (rule) (rate(firn_conflicts_total[$__rate_interval]))", "{{rule}}"),
+                        unit="ops",
+                        stacked=True,
+                    ),
+                    lines(
+                        "By operation that lost",
+                        Query("sum by (operation) (rate(firn_conflicts_total[$__rate_interval]))", "{{operation}}"),
+                        unit="ops",
+                        stacked=True,
+                    ),
+                    lines(
+                        "By operation that came first",
+                        Query("sum by (against) (rate(firn_conflicts_total[$__rate_interval]))", "{{against}}"),
+                        unit="ops",
+                        stacked=True,
+                    ),
+                ),
+            ),
+        ),
+    )
