@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from firn.model.outcome import Committed
 from tests.unit.coordinator.cli.cli_bench import CliBench
-from tests.unit.coordinator.test_pauses import held_back, until
+from tests.unit.coordinator.lanes.test_pauses import held_back, until
 from tests.unit.coordinator.workbench import TABLE, append, create
 
 WHY = ("--reason", "moving the bucket", "--by", "ann")

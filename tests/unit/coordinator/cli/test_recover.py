@@ -9,8 +9,8 @@ from firn.model.operations.tables import DropTable, RenameTable
 from firn.model.operations.upkeep import UpdateProperties
 from firn.model.outcome import Committed
 from tests.unit.coordinator.cli.cli_bench import CliBench
-from tests.unit.coordinator.test_pauses import held_back
-from tests.unit.coordinator.test_recover import lose_servers
+from tests.unit.coordinator.lanes.test_pauses import held_back
+from tests.unit.coordinator.recovery.test_recover import lose_servers
 from tests.unit.coordinator.workbench import TABLE, WAREHOUSE, append, create, new_id
 
 HERE = ("--location", WAREHOUSE)

@@ -13,7 +13,7 @@ from firn.storage.leases import Leases
 from firn.storage.pointers import Pointers
 from firn.storage.sessions import encode_name
 from tests.unit.coordinator.cli.cli_bench import CliBench
-from tests.unit.coordinator.test_pauses import held_back, pause
+from tests.unit.coordinator.lanes.test_pauses import held_back, pause
 from tests.unit.coordinator.workbench import append, create, delete, new_id
 
 A, B, GONE = "db.a", "db.b", "db.gone"

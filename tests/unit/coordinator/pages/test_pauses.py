@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from firn.coordinator.operations.pausing import pause_table, resume_table
+from tests.unit.coordinator.lanes.test_pauses import WHY, held_back, until
 from tests.unit.coordinator.pages.test_site import browsing, text_of
-from tests.unit.coordinator.test_pauses import WHY, held_back, until
 from tests.unit.coordinator.workbench import TABLE, Workbench, append, create
 
 

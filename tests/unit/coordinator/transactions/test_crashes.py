@@ -15,7 +15,7 @@ from firn.model.errors import Unavailable
 from firn.model.outcome import Committed, Outcome
 from firn.storage.memory_files import MemoryFiles
 from firn.storage.pointers import Pointer
-from tests.unit.coordinator.test_recovery import until
+from tests.unit.coordinator.test_takeover import until
 from tests.unit.coordinator.transactions.ledger import A, B, C, fsck, transaction, unchanged, with_tables
 from tests.unit.coordinator.workbench import Workbench, append, delete
 

@@ -12,7 +12,7 @@ from firn.coordinator.daemon import Daemon
 from firn.model.outcome import Committed
 from firn.model.sharding import shard_of
 from firn.storage.leases import Leases
-from tests.unit.coordinator.test_recovery import until
+from tests.unit.coordinator.test_takeover import until
 from tests.unit.coordinator.transactions.ledger import A, B, C, fsck, transaction, unchanged, with_tables
 from tests.unit.coordinator.workbench import Workbench, append
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from firn.coordinator.replay.rules import RULES
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 RULE_LITERAL = re.compile(r'rule="([a-z-]+)"')
 RULE_CONSTANT = re.compile(r"rules\.([A-Z_]+)\.")
 

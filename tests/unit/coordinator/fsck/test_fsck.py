@@ -21,7 +21,7 @@ from firn.model.view import ViewMetadata
 from firn.storage.content_digests import digest_of_bytes
 from firn.storage.pointers import Pointer, Pointers
 from firn.storage.view_files import encode_view
-from tests.unit.coordinator.broken_tables import (
+from tests.unit.coordinator.fsck.broken_tables import (
     Broken,
     a_manifest,
     a_segment,

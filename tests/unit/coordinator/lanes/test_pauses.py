@@ -19,8 +19,8 @@ from firn.model.sharding import shard_of
 from firn.storage.leases import Leases
 from firn.storage.pauses import Pauses
 from firn.storage.pointers import PointerChange, Pointers, Won
+from tests.unit.coordinator.lanes.test_lane_queue import NOW_MS, batches, ingest, names, queue_of
 from tests.unit.coordinator.replay.gathering import Gathering
-from tests.unit.coordinator.test_lane_queue import NOW_MS, batches, ingest, names, queue_of
 from tests.unit.coordinator.transactions.ledger import A, B, transaction, with_tables
 from tests.unit.coordinator.workbench import SHARDS, TABLE, Workbench, append, create, new_id
 

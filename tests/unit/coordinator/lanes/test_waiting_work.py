@@ -16,8 +16,8 @@ from firn.model.operations.refs import CherryPick, CreateBranch, CreateTag, Fast
 from firn.model.operations.upkeep import ExpireSnapshots, SetStatistics
 from firn.model.outcome import Committed, Outcome
 from firn.model.sharding import shard_of
+from tests.unit.coordinator.lanes.test_floods import FLOODED, FloodBench
 from tests.unit.coordinator.replay.gathering import HELD_S, Gathering
-from tests.unit.coordinator.test_floods import FLOODED, FloodBench
 from tests.unit.coordinator.transactions.ledger import transaction
 from tests.unit.coordinator.workbench import TABLE, Workbench, append, content_file, create, new_id, replace
 
