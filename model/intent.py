@@ -68,6 +68,7 @@ __all__ = [
     "removed_delete_files",
     "removed_files",
     "spells_out_defaults",
+    "with_defaults_left_out",
     "without_address",
 ]
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import datetime as dt
 import inspect
+import pickle
 from typing import Any
 
 import msgspec
 import pytest
 
 from firn import AsyncClient, Client, Intents, TableView
+from firn.coordinator.client.intents import sealed
 from firn.coordinator.client.operations import Operations
 from firn.model.errors import InvalidInput, InvalidIntent
 from firn.model.intent import OPERATIONS, DeleteFileRef, Intent, WrittenManifest, encode_intent
@@ -75,6 +77,16 @@ def test_a_method_makes_the_intent_of_its_operation_as_the_daemon_reads_it(opera
     intent = MADE[operation]
     assert OPERATIONS[type(intent)] == operation
     assert decode_intent(encode_intent(intent), limits=Limits()).intent == intent
+
+
+@pytest.mark.parametrize("operation", MADE)
+def test_an_intent_that_came_through_a_pickle_is_sent_as_it_would_have_been_before(operation: str) -> None:
+    """Out of a pickle come values that equal their defaults without being them: they would be written out."""
+    intent = MADE[operation]
+    copy = pickle.loads(pickle.dumps(intent))
+    sent = sealed(copy, reply_to="firn:replies:x")
+    assert encode_intent(sent) == encode_intent(sealed(intent, reply_to="firn:replies:x"))
+    assert decode_intent(encode_intent(sent), limits=Limits()).digest == sent.digest
 
 
 def test_every_operation_on_tables_has_a_method() -> None:
