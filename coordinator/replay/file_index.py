@@ -1,7 +1,8 @@
-"""Which manifest holds a file, in twelve bytes a file: 64 bits of a hash of its location, 32 bits for the manifest.
+"""Which manifest holds a file, in ten bytes a file: 64 bits of a hash of its location, 16 bits for the manifest.
 
 The hash is Python's own of the text: keyed anew in every process, so that nobody can make two locations collide, and
-short enough that among a hundred million files two do by chance once in three thousand tables.
+short enough that among a hundred million files two do by chance once in three thousand tables. Where a table has too
+many files or manifests for it, numbers of manifests take 32 bits.
 """
 
 from __future__ import annotations
@@ -10,30 +11,42 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from sys import getsizeof
-from typing import Final
+from typing import Final, Literal
 
 _HASH_BITS: Final = 64
 _MASK: Final = (1 << _HASH_BITS) - 1
 _BUCKET_FILES: Final = 1024
-"""Files per bucket, on average at most: what is moved when one is put in is this many times twelve bytes."""
+"""Files per bucket, on average at most: what is moved when one is put in is this many times ten bytes."""
 
-_DEAD_NUMBERS_MAX: Final = 1_000_000
-"""Numbers of manifests that were merged into others, before all are given out anew: four bytes each."""
+_SHORT_NUMBERS: Final = 1 << 16
+"""Numbers of 16 bits. Every manifest takes one; when all are used up, those that still have files get new ones."""
+
+_LONG_NUMBERS: Final = 1_000_000
+"""Numbers of 32 bits that are used up before, and four for each manifest that still has files: four bytes each."""
+
+_SHORT_FILES_MAX: Final = 4_000_000
+"""Files up to which numbers are short: giving out new ones touches each file, 50 ns."""
 
 
 class FileIndex:
-    """Locations of files → location of a manifest; files of manifests that are merged need not be touched."""
+    """Locations of files → location of a manifest; files of manifests that are merged need not be touched.
 
-    __slots__ = ("_bits", "_count", "_hashes", "_names", "_numbers", "_parents", "_places")
+    A manifest has a number; that of one that was merged has the other's as its parent. Names are known of those that
+    were not, and how many files they have: with its last file a manifest is forgotten.
+    """
+
+    __slots__ = ("_count", "_counts", "_hashes", "_names", "_numbers", "_numbers_max", "_parents", "_places", "_shift")
 
     def __init__(self) -> None:
-        self._bits = 0
+        self._shift = _HASH_BITS
         self._count = 0
         self._hashes: list[array[int]] = [array("Q")]
-        self._places: list[array[int]] = [array("I")]
+        self._places: list[array[int]] = [array("H")]
         self._parents: array[int] = array("I")
+        self._counts: dict[int, int] = {}
         self._numbers: dict[str, int] = {}
         self._names: dict[int, str] = {}
+        self._numbers_max = _SHORT_NUMBERS
 
     def __len__(self) -> int:
         return self._count
@@ -46,11 +59,12 @@ class FileIndex:
     def copy(self) -> FileIndex:
         """Another of the same content."""
         other = FileIndex()
-        other._bits, other._count = self._bits, self._count
+        other._shift, other._count = self._shift, self._count
         other._hashes = [part[:] for part in self._hashes]
         other._places = [part[:] for part in self._places]
         other._parents = self._parents[:]
-        other._numbers, other._names = dict(self._numbers), dict(self._names)
+        other._numbers, other._names, other._counts = dict(self._numbers), dict(self._names), dict(self._counts)
+        other._numbers_max = self._numbers_max
         return other
 
     def get(self, location: str) -> str | None:
@@ -65,21 +79,29 @@ class FileIndex:
     def put_all(self, locations: Iterable[str], manifest: str) -> None:
         """As `put`, for several files of one manifest."""
         number = self._number_of(manifest)
+        before, full = self._count, _BUCKET_FILES * len(self._hashes)
+        self._counts[number] += 1  # so that it is not forgotten meanwhile
         for location in locations:
             found, bucket, at = self._find(location)
             if found:
+                self._counts[number] += 1
+                self._take_from(self._places[bucket][at])
                 self._places[bucket][at] = number
                 continue
             self._hashes[bucket].insert(at, hash(location) & _MASK)
             self._places[bucket].insert(at, number)
             self._count += 1
-            if self._count > _BUCKET_FILES << self._bits:
+            if self._count > full:
                 self._split()
+                full *= 2
+        self._counts[number] += self._count - before
+        self._take_from(number)
 
     def discard(self, location: str) -> None:
         """The file is in no manifest."""
         found, bucket, at = self._find(location)
         if found:
+            self._take_from(self._places[bucket][at])
             del self._hashes[bucket][at], self._places[bucket][at]
             self._count -= 1
 
@@ -94,12 +116,11 @@ class FileIndex:
                 self._numbers[new], self._names[number] = number, new
             else:
                 self._parents[number] = known
-        if len(self._parents) > _DEAD_NUMBERS_MAX + 4 * len(self._numbers):
-            self._renumber()
+                self._counts[known] += self._counts.pop(number)
 
     def _find(self, location: str) -> tuple[bool, int, int]:
         key = hash(location) & _MASK
-        bucket = key >> (_HASH_BITS - self._bits)
+        bucket = key >> self._shift
         hashes = self._hashes[bucket]
         at = bisect_left(hashes, key)
         return at < len(hashes) and hashes[at] == key, bucket, at
@@ -107,10 +128,20 @@ class FileIndex:
     def _number_of(self, manifest: str) -> int:
         number = self._numbers.get(manifest)
         if number is None:
+            if len(self._parents) >= self._numbers_max:
+                self._renumber()
             number = self._numbers[manifest] = len(self._parents)
             self._names[number] = manifest
+            self._counts[number] = 0
             self._parents.append(number)
         return number
+
+    def _take_from(self, number: int) -> None:
+        """The manifest that the number stands for has one file less; without any it is forgotten."""
+        root = self._root(number)
+        self._counts[root] -= 1
+        if not self._counts[root]:
+            del self._numbers[self._names.pop(root)], self._counts[root]
 
     def _root(self, number: int) -> int:
         parents = self._parents
@@ -123,20 +154,28 @@ class FileIndex:
 
     def _split(self) -> None:
         """Twice as many buckets, each cut in the middle of its range."""
-        self._bits += 1
+        self._shift -= 1
+        if self._count > _SHORT_FILES_MAX and self._places[0].typecode == "H":
+            self._places = [array("I", part) for part in self._places]
+            self._numbers_max = _LONG_NUMBERS
         hashes: list[array[int]] = []
         places: list[array[int]] = []
         for bucket, (part, where) in enumerate(zip(self._hashes, self._places, strict=True)):
-            cut = bisect_left(part, (2 * bucket + 1) << (_HASH_BITS - self._bits))
+            cut = bisect_left(part, (2 * bucket + 1) << self._shift)
             hashes += (part[:cut], part[cut:])
             places += (where[:cut], where[cut:])
         self._hashes, self._places = hashes, places
 
     def _renumber(self) -> None:
-        """Give numbers out anew, to the manifests that still have files."""
-        names = [self._names[root] for root in self._names]
-        new = {root: number for number, root in enumerate(self._names)}
-        self._places = [array("I", [new[self._root(number)] for number in part]) for part in self._places]
-        self._parents = array("I", range(len(names)))
-        self._numbers = {name: number for number, name in enumerate(names)}
-        self._names = dict(enumerate(names))
+        """Give numbers out anew, to the manifests that still have files: long ones where short ones would not do."""
+        roots = list(self._names)
+        own = {root: number for number, root in enumerate(roots)}
+        new = [own.get(self._root(number), 0) for number in range(len(self._parents))]  # 0: stands for no file
+        short = self._count <= _SHORT_FILES_MAX and len(roots) <= _SHORT_NUMBERS // 2
+        code: Literal["H", "I"] = "H" if short else "I"
+        self._places = [array(code, map(new.__getitem__, part)) for part in self._places]
+        self._parents = array("I", range(len(roots)))
+        self._numbers_max = _SHORT_NUMBERS if short else _LONG_NUMBERS + 4 * len(roots)
+        self._names = {own[root]: name for root, name in self._names.items()}
+        self._numbers = {name: number for number, name in self._names.items()}
+        self._counts = {own[root]: count for root, count in self._counts.items()}

@@ -10,7 +10,7 @@ from typing import Final
 
 from firn.coordinator.replay.file_index import FileIndex
 
-FILE_BYTES: Final = 14
+FILE_BYTES: Final = 11
 """What a file takes in the index."""
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from firn.coordinator.replay import file_index
 from firn.coordinator.replay.file_index import FileIndex
-from firn.coordinator.replay.live_files import LiveFiles
+from firn.coordinator.replay.live_files import FILE_BYTES, LiveFiles
 
 FILES = st.integers(0, 40).map("f{}".format)
 MANIFESTS = st.integers(0, 6).map("m{}".format)
@@ -26,7 +26,9 @@ CHANGES = st.lists(
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: Any) -> None:
     monkeypatch.setattr(file_index, "_BUCKET_FILES", 4)
-    monkeypatch.setattr(file_index, "_DEAD_NUMBERS_MAX", 3)
+    monkeypatch.setattr(file_index, "_SHORT_NUMBERS", 8)
+    monkeypatch.setattr(file_index, "_LONG_NUMBERS", 12)
+    monkeypatch.setattr(file_index, "_SHORT_FILES_MAX", 16)
 
 
 @example([("put", "f0", "m0"), ("adopt", False, None), ("rename", "m0", "m1"), ("rename", "m0", "m2")])
@@ -72,11 +74,32 @@ def test_a_branch_does_not_change_what_it_came_from(changes: Any) -> None:
     assert [base.manifest_of(f"f{n}") for n in range(41)] == ["m0"] * 20 + [None] * 21
 
 
-def test_it_takes_at_most_sixteen_bytes_a_file(monkeypatch: Any) -> None:
+def test_it_takes_eleven_bytes_a_file(monkeypatch: Any) -> None:
     monkeypatch.undo()
     index, count = FileIndex(), 50_000
     for manifest in range(count // 500):
         index.put_all((f"/wh/t/data/{manifest}-{n}.parquet" for n in range(500)), f"m{manifest}")
     assert len(index) == count
-    assert index.memory <= 16 * count
+    assert index.memory <= FILE_BYTES * count
     assert index.get("/wh/t/data/7-99.parquet") == "m7"
+
+
+def test_it_forgets_manifests_without_files() -> None:
+    """Removed, rewritten or merged ones: a table that is overwritten again and again has a few."""
+    index = FileIndex()
+    index.put_all([f"f{n}" for n in range(20)], "m0")
+    for turn in range(1, 100):
+        index.put_all([f"f{n}" for n in range(10)], f"m{turn}")
+        index.discard("f0")
+        if turn % 2:
+            index.rename({f"m{turn}": f"m{turn}x", "m0": f"m{turn}x"})
+            index.rename({f"m{turn}x": "m0"})
+        assert len(index._names) == len(index._numbers) == len(index._counts) <= 3
+        assert sum(index._counts.values()) == len(index) == 19
+        assert len(index._parents) <= file_index._LONG_NUMBERS + 4 * 3
+    assert {index.get(f"f{n}") for n in range(10, 20)} == {"m0"}
+    index.put_all([], "none")
+    index.put_all(["f1", "f1"], "last")
+    index.put_all(["f1"], "last")
+    assert "none" not in index._numbers
+    assert index.get("f1") == "last"
