@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -18,6 +19,8 @@ from firn.model.partitioning import (
     partition_type,
 )
 from firn.model.schema import Schema
+
+T = TypeVar("T")
 
 _HEX_BYTES_MAX: Final = 64 * 1024
 """Longest bound accepted, in bytes: longer ones belong truncated."""
@@ -52,9 +55,9 @@ def bind_partition(file: ContentFile, metadata: TableMetadata, *, where: str) ->
     return binding.partition(file.partition, where=where)
 
 
-def with_bytes(file: ContentFile, encoded: bytes | None, partition: tuple[Any, ...]) -> DataFile:
-    """The data file that `file` describes, with its bound partition; of metrics only bytes (`DataFile.encoded`)."""
-    return DataFile(
+def with_bytes(kind: Callable[..., T], file: ContentFile, encoded: bytes | None, partition: tuple[Any, ...]) -> T:
+    """The data file that `file` describes as a `kind` of its own, with this partition; of metrics only bytes."""
+    return kind(
         content=file.content,
         file_path=file.file_path,
         file_format=file.file_format,
@@ -76,7 +79,7 @@ def unpartitioned(file: ContentFile, *, where: str) -> DataFile:
 
 def _bound(file: ContentFile, partition: tuple[Any, ...], *, where: str) -> DataFile:
     return msgspec.structs.replace(
-        with_bytes(file, file.encoded, partition),
+        with_bytes(DataFile, file, file.encoded, partition),
         column_sizes=_counts(file.column_sizes),
         value_counts=_counts(file.value_counts),
         null_value_counts=_counts(file.null_value_counts),

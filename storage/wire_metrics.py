@@ -10,7 +10,7 @@ from __future__ import annotations
 from binascii import unhexlify
 from typing import Final
 
-from firn.model.content_file import unpartitioned
+from firn.model.content_file import unpartitioned, with_bytes
 from firn.model.errors import InvalidInput
 from firn.model.intent import ContentFile, CountMap, ValueMap
 from firn.storage.column_maps import EMPTY, NULL, SOME, Columns, columns_of, encode_int, encode_list
@@ -32,19 +32,7 @@ def encoded_file(file: ContentFile) -> EncodedFile:
     else:
         encoded = file.encoded
         require_encoded(encoded)
-    return EncodedFile(
-        content=file.content,
-        file_path=file.file_path,
-        file_format=file.file_format,
-        spec_id=file.spec_id,
-        partition=file.partition,
-        record_count=file.record_count,
-        file_size_in_bytes=file.file_size_in_bytes,
-        referenced_data_file=file.referenced_data_file,
-        content_offset=file.content_offset,
-        content_size_in_bytes=file.content_size_in_bytes,
-        encoded=encoded,
-    )
+    return with_bytes(EncodedFile, file, encoded, file.partition)
 
 
 _UNFIT: Final = (ValueError, TypeError, IndexError, InvalidInput)

@@ -62,13 +62,13 @@ def _bind(file: ContentFile, metadata: TableMetadata, where: str) -> DataFile:
 def _bind_bytes(file: ContentFile, metadata: TableMetadata, where: str) -> DataFile:
     partition = bind_partition(file, metadata, where=where)
     if file.encoded is None:
-        return with_bytes(file, encode_wire_metrics(file, where=where), partition)
+        return with_bytes(DataFile, file, encode_wire_metrics(file, where=where), partition)
     if not isinstance(file, EncodedFile):
         try:
             require_encoded(file.encoded)
         except InvalidInput as error:
             raise _unreadable(error, where) from error
-    return with_bytes(file, file.encoded, partition)
+    return with_bytes(DataFile, file, file.encoded, partition)
 
 
 def _unreadable(error: InvalidInput, where: str) -> InvalidIntent:
