@@ -77,9 +77,9 @@ def _take_over(
 ) -> tuple[Sequence[ManifestRef], dict[str, str]]:
     """The manifests with finished merges in the place of their parts, as far as all of these are still there."""
     assert working.metadata is not None
-    find = working.reader.merges.find
+    merges = working.reader.merges
     stored = {m.manifest_path for m in manifests if isinstance(m, ManifestFile)}
-    found = {id(merge): merge for path in stored if (merge := find(path)) is not None}
+    found = {id(merge): merge for path in stored if (merge := merges.find(path)) is not None}
     places: dict[str, ManifestFile | None] = {}
     names: dict[str, str] = {}
     for merge in found.values():
@@ -91,6 +91,7 @@ def _take_over(
             row, added_snapshot_id=snapshot_id, sequence_number=working.next_sequence_number
         )
         names |= dict.fromkeys(paths, row.manifest_path)
+        merges.took_over(merge)
     return (_without(manifests, places), names) if places else (manifests, {})
 
 

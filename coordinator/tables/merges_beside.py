@@ -22,7 +22,10 @@ from firn.storage.merged_manifests import MergedManifest, Source, merged_manifes
 from firn.storage.packed_entries import PackedEntries
 
 MERGES_KEPT_MAX: Final = 256
-"""Merges that are known, of all tables; the oldest are forgotten, whatever became of them."""
+"""Merges that nobody has taken over yet, of all tables; the oldest are forgotten, whatever became of them."""
+
+TAKEN_KEPT_MAX: Final = 16
+"""Merges that are known although a commit took them over: its swap may be lost, and other branches have the parts."""
 
 MERGE_LIVES_S: Final = 600.0
 """How long a merge may be taken over. Until it is, nothing names its file, and who removes such files waits longer."""
@@ -65,6 +68,7 @@ class MergesBeside:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="firn-merges")
         self._merges: dict[str, Merge] = {}
         self._order: list[Merge] = []
+        self._taken: list[Merge] = []
         self._lock = threading.Lock()
         self._log = structlog.get_logger()
 
@@ -88,12 +92,28 @@ class MergesBeside:
         with self._lock:
             self._merges.update(dict.fromkeys(locations, merge))
             self._order.append(merge)
-            while len(self._order) > MERGES_KEPT_MAX:
-                old = self._order.pop(0)
-                for part in old.parts:
-                    if self._merges.get(part) is old:
-                        del self._merges[part]
+            while len(self._order) > MERGES_KEPT_MAX or self._is_too_old(self._order[0]):
+                self._forget(self._order.pop(0))
         return merge
+
+    def took_over(self, merge: Merge) -> None:
+        """A commit lists its manifest instead of the parts, if the swap is won."""
+        with self._lock:
+            for known in (self._order, self._taken):
+                if merge in known:
+                    known.remove(merge)
+                    self._taken.append(merge)
+                    break
+            while len(self._taken) > TAKEN_KEPT_MAX:
+                self._forget(self._taken.pop(0))
+
+    def _is_too_old(self, merge: Merge) -> bool:
+        return merge.written.done() and self._clock_s() - merge.begun_s > MERGE_LIVES_S
+
+    def _forget(self, merge: Merge) -> None:
+        for part in merge.parts:
+            if self._merges.get(part) is merge:
+                del self._merges[part]
 
     @property
     def under_way(self) -> tuple[Merge, ...]:

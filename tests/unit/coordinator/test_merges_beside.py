@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from firn.coordinator.daemon import Daemon
 from firn.coordinator.replay import merging
+from firn.coordinator.tables import merges_beside
 from firn.coordinator.tables.merges_beside import MERGE_LIVES_S, MergesBeside
 from firn.model.outcome import Committed
 from firn.storage.manifest_reader import StoredManifests
@@ -98,7 +100,7 @@ async def test_a_merge_that_was_not_taken_over_for_long_is_forgotten(monkeypatch
     bench = Workbench()
     async with bench.daemon() as daemon:
         await bench.commit(create(properties=PROPERTIES))
-        for number in range(5):
+        for number in range(4):
             await bench.commit(append(f"f{number}"))
             for merge in merges_of(daemon).under_way:
                 merges_of(daemon).wait(merge)
@@ -110,7 +112,27 @@ async def test_a_merge_that_was_not_taken_over_for_long_is_forgotten(monkeypatch
             bench.files.delete(merge.row.manifest_path)
         later = found._clock_s() + MERGE_LIVES_S + 1
         monkeypatch.setattr(found, "_clock_s", lambda: later)
-        for number in range(5, 9):
+        for number in range(4, 9):
             assert isinstance(await bench.commit(append(f"f{number}")), Committed)
     async with bench.daemon("b"):
         assert await bench.live() == [f"f{number}" for number in range(9)]
+
+
+async def test_all_but_the_last_merges_that_were_taken_over_are_forgotten(monkeypatch: Any) -> None:
+    """They name all that they were made of: a few megabytes, of a table that is written to for minutes."""
+    monkeypatch.setattr(merges_beside, "TAKEN_KEPT_MAX", 2)
+    bench = Workbench()
+    async with bench.daemon() as daemon:
+        await bench.commit(create(properties=PROPERTIES))
+        merges = merges_of(daemon)
+        begun = set()
+        for number in range(20):
+            await bench.commit(append(f"f{number}"))
+            begun |= set(merges._merges)
+            for merge in merges.under_way:
+                await asyncio.to_thread(merges.wait, merge)
+        assert len(begun) > 12
+        assert len(merges._taken) == 2
+        assert len(merges._order) <= 1
+        known = [*merges._taken, *merges._order]
+        assert set(merges._merges) == {part for merge in known for part in merge.parts}
