@@ -2,46 +2,12 @@
 
 import asyncio
 import time
-from contextlib import AsyncExitStack
 
 import pytest
-import pytest_asyncio
 
-from firn.model.errors import InvalidInput, InvalidIntent, UnknownOutcome
-from firn.storage.intent_streams import INTENT_FIELD, Settlement, StreamNames, id_after
-from tests.contract.stream_worlds import MemoryStreamWorld, RedisWorld
-
-
-@pytest_asyncio.fixture(params=["memory", pytest.param("redis", marks=pytest.mark.integration)])
-async def redis_world(request):
-    if request.param == "memory":
-        yield MemoryStreamWorld()
-        return
-    async with AsyncExitStack() as stack:
-        yield RedisWorld(request.getfixturevalue("redis_url"), stack)
-
-
-async def take(streams, *shards, consumer="c", count=100, block_ms=0):
-    return await streams.take(shards or [0], consumer=consumer, count=count, block_ms=block_ms)
-
-
-async def opened(redis_world, *shards, **options):
-    """Streams whose groups exist."""
-    streams = await redis_world.connect(**options)
-    await take(streams, *shards)
-    return streams
-
-
-async def taken_over(streams, shard, *, consumer, min_idle_ms=0, count=10, counted=True):
-    """What is pending, as a daemon takes it over."""
-    found = await streams.pending(shard, count=count, min_idle_ms=min_idle_ms)
-    entries = await streams.read_again(shard, found, consumer=consumer)
-    return await streams.count_delivery(shard, entries, consumer=consumer) if counted else entries
-
-
-def settled(entry, **changes):
-    told = {"intent_id": "i", "outcome": b"{}", "outcome_ttl_s": 60, **changes}
-    return Settlement(shard=entry.shard, entry_id=entry.entry_id, **told)
+from firn.model.errors import InvalidIntent, UnknownOutcome
+from firn.storage.intent_streams import INTENT_FIELD, StreamNames, id_after
+from tests.contract.shard_of_intents import opened, settled, take, taken_over
 
 
 async def test_entries_are_handed_out_once_in_order_and_acknowledged(redis_world):
@@ -204,86 +170,6 @@ async def test_entries_with_other_fields_come_with_what_they_have(redis_world, f
     assert (entry.payload, entry.fields) == (None, fields)
 
 
-async def test_a_settlement_tells_everybody_and_acknowledges(redis_world):
-    streams, writer = await opened(redis_world), await redis_world.connect()
-    reply_to = f"{streams.names.replies}etl-7"
-    await streams.submit(0, b"good")
-    await streams.submit(0, b"bad")
-    good, bad = await take(streams)
-    await streams.settle(
-        [
-            settled(good, intent_id="g", outcome=b"committed", reply_to=reply_to, event=b"e1"),
-            settled(bad, intent_id=None, outcome=b"rejected", dead_letter=b"why"),
-        ]
-    )
-    assert await writer.outcome("g") == b"committed"
-    assert await writer.outcome("i") is None
-    (reply,) = await writer.replies(reply_to, block_ms=0)
-    assert reply.data == b"committed"
-    assert await writer.replies(reply_to, after=reply.entry_id, block_ms=20) == []
-    assert [event.data for event in await writer.events(block_ms=0)] == [b"e1"]
-    (letter,) = await writer.dead_letters()
-    assert letter.data == b"why"
-    assert await writer.drop_dead_letters([]) == 0
-    assert await writer.drop_dead_letters([letter.entry_id, "1-1"]) == 1
-    assert await writer.dead_letters() == []
-    assert (await streams.lag(0)).pending == 0
-    await streams.settle([])
-
-
-async def test_a_reply_is_waited_for(redis_world):
-    streams, writer = await opened(redis_world), await redis_world.connect()
-    reply_to = f"{streams.names.replies}w"
-    waiting = asyncio.create_task(writer.replies(reply_to, block_ms=4000))
-    await asyncio.sleep(0.1)
-    await streams.submit(0, b"x")
-    (entry,) = await take(streams)
-    await streams.settle([settled(entry, outcome=b"done", reply_to=reply_to)])
-    assert [message.data for message in await waiting] == [b"done"]
-
-
-async def test_an_outcome_is_forgotten_after_its_time(redis_world):
-    streams = await opened(redis_world)
-    await streams.submit(0, b"x")
-    (entry,) = await take(streams)
-    await streams.settle([settled(entry, outcome_ttl_s=1)])
-    assert await streams.outcome("i") == b"{}"
-    await redis_world.pass_ms(1100)
-    assert await streams.outcome("i") is None
-
-
-@pytest.mark.parametrize(
-    "reply_to", ["firn:intents:0", "firn:events", "somebody", "firn:replies:", "firn:replies:" + "x" * 257]
-)
-async def test_a_reply_is_written_to_no_stream_but_a_reply_stream(redis_world, reply_to):
-    streams = await opened(redis_world)
-    assert not streams.names.is_reply(reply_to)
-    await streams.submit(0, b"x")
-    (entry,) = await take(streams)
-    await streams.settle([settled(entry, reply_to=reply_to)])
-    assert await streams.outcome("i") == b"{}"
-    assert b"{}" not in [message.data for message in await streams.replies(reply_to, block_ms=0)]
-
-
-async def test_many_outcomes_are_read_at_once_in_the_order_that_is_asked_for(redis_world):
-    streams = await opened(redis_world)
-    for _ in range(3):
-        await streams.submit(0, b"x")
-    taken = await take(streams)
-    await streams.settle([settled(entry, intent_id=f"i{at}", outcome=b"o%d" % at) for at, entry in enumerate(taken)])
-    assert await streams.outcomes(["i2", "nobody", "i0", "i2"]) == [b"o2", None, b"o0", b"o2"]
-
-
-async def test_a_settlement_may_be_repeated(redis_world):
-    streams = await opened(redis_world)
-    await streams.submit(0, b"x")
-    (entry,) = await take(streams)
-    for _ in range(2):
-        await streams.settle([settled(entry)])
-    assert await streams.outcome("i") == b"{}"
-    assert (await streams.lag(0)).pending == 0
-
-
 async def test_only_what_is_settled_is_trimmed(redis_world):
     streams = await opened(redis_world)
     ids = [await streams.submit(0, b"%d" % number) for number in range(6)]
@@ -332,28 +218,6 @@ async def test_an_entry_on_the_wrong_shard_is_moved(redis_world):
     assert [(entry.shard, entry.payload, entry.fields) for entry in moved] == [(1, b"x", {}), (1, None, {b"odd": b"1"})]
 
 
-async def test_events_are_published_in_order_and_waited_for(redis_world):
-    streams, reader = await redis_world.connect(), await redis_world.connect()
-    await streams.publish([])
-    waiting = asyncio.create_task(reader.events(block_ms=4000))
-    await asyncio.sleep(0.1)
-    await streams.publish([b"1", b"2", b"3"])
-    first = await waiting
-    rest = await reader.events(after=first[-1].entry_id, block_ms=0)
-    assert [event.data for event in first + rest] == [b"1", b"2", b"3"]
-    assert [event.data for event in await reader.events(block_ms=0, count=2)] == [b"1", b"2"]
-
-
-async def test_the_newest_events_say_where_to_begin(redis_world):
-    streams = await redis_world.connect()
-    assert await streams.newest_events(count=5) == []
-    await streams.publish([b"%d" % number for number in range(10)])
-    newest = await streams.newest_events(count=3)
-    assert [event.data for event in newest] == [b"7", b"8", b"9"]
-    await streams.publish([b"after"])
-    assert [event.data for event in await streams.events(after=newest[-1].entry_id, block_ms=0)] == [b"after"]
-
-
 async def test_an_intent_over_the_limit_is_refused_before_it_is_sent(redis_world):
     streams = await opened(redis_world, payload_bytes_max=10)
     await streams.submit(0, b"x" * 10)
@@ -369,72 +233,6 @@ async def test_a_submission_whose_answer_is_lost_is_unknown_and_sent_once(redis_
         with pytest.raises(UnknownOutcome):
             await streams.submit(0, b"x")
     assert (await other.lag(0)).length == landed
-
-
-@pytest.mark.parametrize("when", ["before", "after"])
-async def test_a_settlement_whose_answer_is_lost_is_repeated_until_it_is_known(redis_world, when):
-    streams, other = await opened(redis_world), await redis_world.connect()
-    await streams.submit(0, b"x")
-    (entry,) = await take(streams)
-    async with redis_world.reply_lost(streams, when):
-        with pytest.raises(UnknownOutcome):
-            await streams.settle([settled(entry)])
-    assert (await other.lag(0)).pending == (1 if when == "before" else 0)
-    await streams.settle([settled(entry)])
-    assert (await other.lag(0)).pending == 0
-
-
-async def test_what_daemons_announce_is_there_until_redis_is_emptied(redis_world):
-    daemon, writer = await redis_world.connect(), await redis_world.connect()
-    assert await writer.settings() is None
-    await daemon.announce(b"1")
-    await daemon.announce(b"2")
-    assert await writer.settings() == b"2"
-    await daemon.announce_tables({})
-    await daemon.announce_tables({"db.é t": b"here", "db.u": b"there", "db.none": None})
-    assert [await writer.table(name) for name in ("db.é t", "db.u", "db.none")] == [b"here", b"there", None]
-    await daemon.announce_tables({"db.é t": b"moved", "db.u": None})
-    assert [await writer.table(name) for name in ("db.é t", "db.u")] == [b"moved", None]
-    await redis_world.flush_all()
-    assert await writer.settings() is None
-    assert await writer.table("db.é t") is None
-
-
-async def test_notes_are_changed_by_one_of_those_who_saw_the_same_version(redis_world):
-    streams, other = await redis_world.connect(), await redis_world.connect()
-    empty = await streams.book("db.é t")
-    assert (empty.notes, empty.version) == ({}, 0)
-    assert await streams.note("db.é t", {"a": b"1", "b": b"\xff"}, version=0, lives_ms=60_000)
-    assert not await other.note("db.é t", {"a": b"2"}, version=0, lives_ms=60_000)
-    book = await other.book("db.é t")
-    assert (book.notes, book.version) == ({"a": b"1", "b": b"\xff"}, 1)
-    assert await other.note("db.é t", {"a": None, "gone": None, "c": b""}, version=1, lives_ms=60_000)
-    assert (await streams.book("db.é t")).notes == {"b": b"\xff", "c": b""}
-    assert (await streams.book("db.t")).notes == {}
-    wrote = await asyncio.gather(*(
-        one.note("db.é t", {"d": name}, version=2, lives_ms=60_000)
-        for one, name in ((streams, b"s"), (other, b"o"))
-    ))  # fmt: skip
-    assert sorted(wrote) == [False, True]
-    assert (await streams.book("db.é t")).notes["d"] == (b"s" if wrote[0] else b"o")
-
-
-async def test_a_book_goes_when_its_time_is_over_and_tells_redis_s_time(redis_world):
-    streams = await redis_world.connect()
-    before = (await streams.book("db.t")).now_ms
-    await streams.note("db.t", {"a": b"1"}, version=0, lives_ms=1000)
-    assert (await streams.book("db.t")).notes
-    await redis_world.pass_ms(1100)
-    after = await streams.book("db.t")
-    assert (after.notes, after.version) == ({}, 0)
-    assert 1000 <= after.now_ms - before < 60_000
-
-
-async def test_a_book_with_too_many_notes_is_not_read(redis_world):
-    streams = await redis_world.connect()
-    await streams.note("db.t", {str(number): b"" for number in range(1001)}, version=0, lives_ms=1000)
-    with pytest.raises(InvalidInput, match="1002 notes"):
-        await streams.book("db.t")
 
 
 async def test_two_prefixes_share_a_server_and_see_nothing_of_each_other(redis_world):
