@@ -1,6 +1,7 @@
+"""Parquet files of every type: rows come back as they were written, and damage and wrong values are named."""
+
 from __future__ import annotations
 
-import datetime as dt
 import io
 import math
 import uuid
@@ -13,10 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from firn.model.errors import CorruptFile, InvalidInput, InvalidSchema, Unsupported
-from firn.model.name_mapping import MappedField, NameMapping
+from firn.model.errors import CorruptFile, InvalidInput, Unsupported
 from firn.model.partitioning import PartitionSpec
-from firn.model.schema import Schema
 from firn.model.schema_projection import project
 from firn.model.types import (
     BINARY,
@@ -41,25 +40,14 @@ from firn.model.types import (
     GeometryType,
     ListType,
     MapType,
-    NestedField,
     StructType,
 )
-from firn.model.variant import Variant
-from firn.storage.arrow_rows import batch_of_rows, rows_of_batch
+from firn.storage.arrow_rows import batch_of_rows
 from firn.storage.parquet_files import ParquetFileWriter, read_parquet
+from tests.unit.storage.parquet_rows import plain, read, written
+from tests.unit.storage.parquet_tables import field, schema_of
 
-MILLENNIUM = dt.datetime(2000, 1, 1, tzinfo=dt.UTC)
 POINT = bytes.fromhex("0101000000") + b"\0" * 16
-
-
-def field(field_id, name, type, *, required=False, default=None) -> NestedField:
-    return NestedField(field_id=field_id, name=name, type=type, required=required, initial_default=default)
-
-
-def schema_of(*fields) -> Schema:
-    return Schema(schema_id=0, struct=StructType(fields))
-
-
 POINT_TYPE = StructType((field(34, "p", UUID),))
 LONGS = ListType(element_id=2, element=LONG, element_required=False)
 EVERYTHING = schema_of(
@@ -121,24 +109,6 @@ ROWS = [
     {i: None for i in EVERYTHING.fields_by_id if EVERYTHING.parent_id(i) is None}
     | {2: 7, 5: math.inf, 12: "", 22: (), 24: (), 29: {30: None, 32: None}},
 ]  # fmt: skip
-
-
-def written(rows, schema: Schema, **options):
-    sink = io.BytesIO()
-    writer = ParquetFileWriter(sink, schema, **options)
-    writer.write(batch_of_rows(rows, schema))
-    return writer.close(), sink.getvalue()
-
-
-def read(data: bytes, schema: Schema, **options):
-    batches = read_parquet(data, location="f.parquet", schema=schema, **options)
-    return [row for batch in batches for row in rows_of_batch(batch, schema)]
-
-
-def plain(table: pa.Table, **options) -> bytes:
-    sink = io.BytesIO()
-    pq.write_table(table, sink, **options)
-    return sink.getvalue()
 
 
 def test_every_type_reads_as_it_was_written():
@@ -228,186 +198,6 @@ def test_any_rows_read_as_they_were_written(rows):
     assert read(data, schema) == rows
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Projection
-
-OLD = schema_of(
-    field(1, "a", INT),
-    field(2, "b", FLOAT),
-    field(3, "c", DecimalType(5, 2)),
-    field(4, "d", DATE),
-    field(5, "s", StructType((field(6, "x", INT), field(7, "y", STRING)))),
-)
-OLD_ROWS = [
-    {1: 1, 2: 0.5, 3: Decimal("1.25"), 4: 10, 5: {6: 1, 7: "y"}},
-    {1: None, 2: None, 3: None, 4: None, 5: None},
-    {1: 3, 2: 1.5, 3: Decimal("-9.00"), 4: -1, 5: {6: None, 7: None}},
-]
-
-
-def test_columns_are_found_by_id_after_rename_reorder_and_promotion():
-    _, data = written(OLD_ROWS, OLD)
-    new = schema_of(
-        field(4, "moment", TIMESTAMP),
-        field(5, "struct", StructType((field(7, "why", STRING), field(8, "new", STRING), field(6, "ex", LONG)))),
-        field(3, "c", DecimalType(20, 2)),
-        field(2, "a", DOUBLE),
-        field(1, "b", LONG),
-    )
-    assert read(data, new) == [
-        {4: 864_000_000_000, 5: {7: "y", 8: None, 6: 1}, 3: Decimal("1.25"), 2: 0.5, 1: 1},
-        {4: None, 5: None, 3: None, 2: None, 1: None},
-        {4: -86_400_000_000, 5: {7: None, 8: None, 6: None}, 3: Decimal("-9.00"), 2: 1.5, 1: 3},
-    ]
-
-
-def test_a_date_becomes_a_timestamp_in_nanoseconds():
-    _, data = written([{4: 10}], project(OLD, {4}))
-    assert read(data, schema_of(field(4, "d", TIMESTAMP_NS))) == [{4: 864_000_000_000_000}]
-
-
-def test_missing_columns_are_constants_defaults_or_null():
-    _, data = written([{1: 1}, {1: 2}], project(OLD, {1}))
-    new = schema_of(
-        field(1, "a", INT),
-        field(10, "partition", STRING),
-        field(11, "with_default", LONG, required=True, default=7),
-        field(12, "none", ListType(element_id=13, element=INT, element_required=False)),
-        field(14, "ids", UUID, default=uuid.UUID(int=3)),
-        field(15, "struct", StructType((field(16, "x", LONG),)), default={16: 5}),
-    )
-    row = {10: "p", 11: 7, 12: None, 14: uuid.UUID(int=3), 15: {16: 5}}
-    assert read(data, new, constants={10: "p"}) == [{1: 1, **row}, {1: 2, **row}]
-
-
-def test_a_missing_required_column_without_default_is_refused():
-    _, data = written([{1: 1}], project(OLD, {1}))
-    with pytest.raises(InvalidSchema, match="no required column 'z'"):
-        read(data, schema_of(field(9, "z", LONG, required=True)))
-
-
-def test_a_struct_without_any_of_its_old_fields_keeps_its_nulls():
-    _, data = written(OLD_ROWS, OLD)
-    new = schema_of(field(5, "s", StructType((field(8, "new", STRING, default="d"),))))
-    assert read(data, new) == [{5: {8: "d"}}, {5: None}, {5: {8: "d"}}]
-
-
-def test_a_default_inside_lists_and_maps_of_structs():
-    element = StructType((field(3, "x", INT),))
-    schema = schema_of(
-        field(1, "l", ListType(element_id=2, element=element, element_required=False)),
-        field(4, "m", MapType(key_id=5, key=STRING, value_id=6, value=LONG, value_required=False)),
-    )
-    rows = [{1: ({3: 1}, None), 4: (("k", 1),)}, {1: None, 4: None}, {1: (), 4: ()}]
-    _, data = written(rows, schema)
-    changed = StructType((field(7, "added", STRING, default="+"), field(3, "x", LONG)))
-    new = schema_of(
-        field(4, "m", MapType(key_id=5, key=STRING, value_id=6, value=LONG, value_required=False)),
-        field(1, "l", ListType(element_id=2, element=changed, element_required=False)),
-    )
-    assert read(data, new) == [
-        {4: (("k", 1),), 1: ({7: "+", 3: 1}, None)},
-        {4: None, 1: None},
-        {4: (), 1: ()},
-    ]
-
-
-def test_no_columns_still_count_the_rows():
-    _, data = written(OLD_ROWS, OLD)
-    assert read(data, schema_of()) == [{}, {}, {}]
-    assert read(data, schema_of(field(99, "later", LONG))) == [{99: None}] * 3
-
-
-def test_a_column_that_became_unknown_reads_as_null():
-    _, data = written([{1: 1}], project(OLD, {1}))
-    assert read(data, schema_of(field(1, "a", UNKNOWN))) == [{1: None}]
-
-
-@pytest.mark.parametrize(
-    ("type", "values"),
-    [
-        (LONG, pa.array(["x"])),
-        (INT, pa.array([2**40])),
-        (DATE, pa.array([1])),
-        (TIMESTAMP, pa.array([1], pa.timestamp("ns"))),
-        (TIMESTAMP, pa.array([1], pa.timestamp("us", tz="UTC"))),
-        (StructType((field(2, "x", LONG),)), pa.array([1])),
-        (LONG, pa.array([{"x": 1}])),
-        (DecimalType(9, 1), pa.array([Decimal("1.23")])),
-        (VARIANT, pa.array([{"x": 1}])),
-    ],
-    ids=str,
-)
-def test_a_column_of_another_type_is_refused(type, values):
-    with pytest.raises(InvalidSchema, match="column 'c'"):
-        read(plain(pa.table({"c": values})), schema_of(field(1, "c", type)))
-
-
-def test_nulls_in_a_required_column_are_a_corrupt_file():
-    data = plain(pa.table({"c": pa.array([1, None])}))
-    with pytest.raises(CorruptFile, match="required column 'c' holds 1 nulls"):
-        read(data, schema_of(field(1, "c", LONG, required=True)))
-
-
-def test_a_file_without_ids_is_read_by_name_mapping():
-    data = plain(pa.table({"old": [1], "a.b": [2], "s": [{"x": 3, "y": 4}]}))
-    mapping = NameMapping(
-        (
-            MappedField(names=("old", "older"), field_id=1),
-            MappedField(names=("a.b",), field_id=2),
-            MappedField(names=("s",), field_id=3, fields=(MappedField(names=("y",), field_id=4),)),
-        )
-    )
-    schema = schema_of(field(1, "new", LONG), field(2, "ab", LONG), field(3, "s", StructType((field(4, "z", LONG),))))
-    assert read(data, schema, name_mapping=mapping) == [{1: 1, 2: 2, 3: {4: 4}}]
-
-
-def test_a_file_without_ids_or_mapping_is_read_by_the_tables_names():
-    data = plain(pa.table({"a": [1], "b": [2.0]}))
-    assert read(data, schema_of(field(2, "b", DOUBLE)), table_schema=schema_of(field(2, "b", DOUBLE))) == [{2: 2.0}]
-
-
-@pytest.mark.parametrize(
-    ("type", "values", "expected"),
-    [
-        (TIMESTAMPTZ, pa.array([MILLENNIUM], pa.timestamp("ms", tz="UTC")), 946684800000000),
-        (LONG, pa.array([3], pa.uint32()), 3),
-        (STRING, pa.array(["x"]).dictionary_encode(), "x"),
-        (STRING, pa.array(["x"], pa.large_string()), "x"),
-        (STRING, pa.array(["x"], pa.string_view()), "x"),
-        (STRING, pa.array([b"x"], pa.binary()), "x"),
-        (UUID, pa.array([b"\1" * 16], pa.binary(16)), uuid.UUID(bytes=b"\1" * 16)),
-        (TIME, pa.array([5], pa.time32("ms")), 5000),
-        (LONGS, pa.array([[1, 2]], pa.large_list(pa.int32())), (1, 2)),
-        (LONGS, pa.array([[1, 2]], pa.list_(pa.int32(), 2)), (1, 2)),
-        (DecimalType(20, 2), pa.array([Decimal("1.20")], pa.decimal256(15, 2)), Decimal("1.20")),
-    ],
-    ids=str,
-)  # fmt: skip
-@pytest.mark.parametrize("store_schema", [True, False])
-def test_what_other_writers_wrote_is_read(type, values, expected, store_schema):
-    data = plain(pa.table({"c": values}), store_schema=store_schema)
-    assert read(data, schema_of(field(1, "c", type))) == [{1: expected}]
-
-
-@pytest.mark.parametrize(("type", "expected"), [(TIMESTAMP, 1_000), (TIMESTAMPTZ, 1_000), (TIMESTAMP_NS, 1_000_000)])
-def test_int96_timestamps_are_read(type, expected):
-    table = pa.table({"c": pa.array([1], pa.timestamp("ms"))})
-    data = plain(table, use_deprecated_int96_timestamps=True)
-    assert read(data, schema_of(field(1, "c", type))) == [{1: expected}]
-
-
-def test_an_unshredded_variant_is_read():
-    parts = pa.struct([pa.field("metadata", pa.binary(), nullable=False), pa.field("value", pa.binary())])
-    values = pa.array([{"metadata": b"\1\0\0", "value": b"\0"}, None], parts)
-    data = plain(pa.table({"v": values}))
-    assert read(data, schema_of(field(1, "v", VARIANT))) == [{1: Variant(b"\1\0\0", b"\0")}, {1: None}]
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Bad input
-
-
 def test_a_damaged_file_is_named():
     _, data = written(ROWS, EVERYTHING)
     for cut in (0, 3, 10, len(data) - 20, len(data) - 1):
@@ -454,11 +244,11 @@ def test_what_arrow_cannot_write_is_refused():
     with pytest.raises(Unsupported, match=r"variant column 's\.v'"):
         ParquetFileWriter(io.BytesIO(), schema_of(field(1, "s", StructType((field(2, "v", VARIANT),)))))
     with pytest.raises(InvalidInput, match="unknown codec"):
-        ParquetFileWriter(io.BytesIO(), OLD, properties={"write.parquet.compression-codec": "zip"})
+        ParquetFileWriter(io.BytesIO(), EVERYTHING, properties={"write.parquet.compression-codec": "zip"})
 
 
 def test_the_compression_property_is_used():
     for codec, expected in ((None, "ZSTD"), ("snappy", "SNAPPY"), ("UNCOMPRESSED", "UNCOMPRESSED"), ("gzip", "GZIP")):
         properties = {} if codec is None else {"write.parquet.compression-codec": codec}
-        result, _ = written([{1: 1}], project(OLD, {1}), properties=properties)
+        result, _ = written([{1: 1}], schema_of(field(1, "a", INT)), properties=properties)
         assert result.metadata.row_group(0).column(0).compression == expected
