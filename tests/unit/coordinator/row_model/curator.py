@@ -16,8 +16,8 @@ from firn.model.operations.upkeep import ExpireSnapshots, UpdateProperties, Upgr
 from firn.model.outcome import Committed
 from firn.storage.files import FileStore
 from firn.storage.manifest_reader import StoredManifests
-from tests.unit.coordinator.row_model.author import ANYTHING, Choices, View
 from tests.unit.coordinator.row_model.file_maker import FileMaker
+from tests.unit.coordinator.row_model.planning import ANYTHING, Choices, View
 from tests.unit.coordinator.row_model.rows import ID, REGION, VALUE, VID
 from tests.unit.coordinator.row_model.table_model import Planned, TableModel
 from tests.unit.coordinator.workbench import TABLE, new_id

@@ -16,10 +16,11 @@ from firn.model.metadata import TableMetadata
 from firn.model.operations.transaction import Member
 from firn.model.outcome import Committed, Outcome, Rejected
 from firn.storage.pointers import Pointers
-from tests.unit.coordinator.row_model.author import Author, Choices, View
+from tests.unit.coordinator.row_model.author import Author
 from tests.unit.coordinator.row_model.curator import Curator
 from tests.unit.coordinator.row_model.faulty_bench import FAULTS, Fault, FaultyBench
 from tests.unit.coordinator.row_model.file_maker import FileMaker
+from tests.unit.coordinator.row_model.planning import Choices, View
 from tests.unit.coordinator.row_model.reading import TableReading
 from tests.unit.coordinator.row_model.table_model import Planned, TableModel
 from tests.unit.coordinator.workbench import TABLE, new_id

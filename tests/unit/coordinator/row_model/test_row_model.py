@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import run_state_machine_as_test
 
 from firn.model.outcome import Rejected
-from tests.unit.coordinator.row_model.author import Choices
 from tests.unit.coordinator.row_model.machine import RowMachine
+from tests.unit.coordinator.row_model.planning import Choices
 
 
 class RowMachineV3(RowMachine):
