@@ -40,6 +40,7 @@ from firn.storage.redis_claims import RedisClaims
 from firn.storage.redis_errors import ANSWER_TIMEOUT_S, redis_errors
 from firn.storage.redis_telling import RedisTelling
 from firn.storage.redis_vitals import INFO_SECTIONS, RedisVitals, vitals_of
+from firn.storage.redis_writing import RedisWriting
 
 CONNECT_TIMEOUT_S: Final = 5.0
 BLOCK_MS_MAX: Final = int(ANSWER_TIMEOUT_S * 500)
@@ -92,6 +93,7 @@ class RedisStreams:
         self._claims = RedisClaims(self._redis, self._names)
         self._books = RedisBooks(self._redis, cluster=cluster)
         self._telling = RedisTelling(self._redis, self._names, cluster=cluster)
+        self._writing = RedisWriting(self._redis, self._names, cluster=cluster)
 
     @property
     def names(self) -> StreamNames:
@@ -107,8 +109,7 @@ class RedisStreams:
 
     async def submit(self, shard: int, payload: bytes) -> str:
         check_payload(payload, bytes_max=self._payload_bytes_max)
-        async with redis_errors("submit", write=True):
-            return _text(await self._redis.xadd(self._names.intents(shard), {INTENT_FIELD: payload}))
+        return await self._writing.submit(shard, payload)
 
     async def holds(self, shard: int, entry_id: str) -> bool:
         async with redis_errors("holds"):
@@ -169,7 +170,10 @@ class RedisStreams:
         return await self._telling.outcomes(intent_ids)
 
     async def replies(self, stream: str, *, after: str = FIRST_ID, block_ms: int, count: int = 100) -> list[Message]:
-        return await self._read(stream, OUTCOME_FIELD, after=after, block_ms=block_ms, count=count)
+        block = _block(block_ms)
+        if block is None:
+            return await self._read(stream, OUTCOME_FIELD, after=after, block_ms=block_ms, count=count)
+        return await self._writing.replies(stream, after=after, block_ms=block, count=count)
 
     async def events(self, *, after: str = FIRST_ID, block_ms: int, count: int = 100) -> list[Message]:
         return await self._read(self._names.events, EVENT_FIELD, after=after, block_ms=block_ms, count=count)
@@ -311,6 +315,7 @@ class RedisStreams:
 
     async def close(self) -> None:
         with contextlib.suppress(rx.RedisError, OSError):
+            await self._writing.close()
             await self._redis.aclose()
 
     # ------------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,118 @@
+"""Connections to Redis that are kept for what a writer does all the time: adding intents, and waiting for outcomes.
+
+The client library takes a connection out of its pool for every command, looks after it, counts it and puts it back,
+which takes as long as the command does. These are the library's connections, too, with its addresses, passwords and
+certificates; they come out of the pool once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Any, Final
+
+import hiredis
+import redis.exceptions as rx
+
+SILENCE_S: Final = 1.0
+"""A connection on which nothing was answered for so long is not kept when whoever asked gives up."""
+
+
+class AddingLine:
+    """Commands one behind the other on one connection, answered in that order: none waits for the answer to another.
+
+    `redis` is a client of redis-py (`redis.asyncio.Redis`). `ask` raises what the library raises. When the connection
+    breaks, all that were not answered fail with it, and the next command connects anew; none is ever sent twice.
+    """
+
+    def __init__(self, redis: Any) -> None:
+        self._pool: Any = redis.connection_pool
+        self._connection: Any = None
+        self._connecting = asyncio.Lock()
+        self._awaited: deque[asyncio.Future[Any]] = deque()
+        self._reader: asyncio.Task[None] | None = None
+
+    async def ask(self, *command: Any) -> Any:
+        """Send a command; its answer."""
+        connection = self._connection or await self._connected()
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Any] = loop.create_future()
+        self._awaited.append(answer)
+        asked_at = loop.time()
+        try:
+            await connection.send_packed_command(hiredis.pack_command(command), check_health=False)
+            return await answer
+        except asyncio.CancelledError:
+            if loop.time() - asked_at >= SILENCE_S:
+                await self.close()
+            raise
+        finally:
+            answer.cancel()  # does nothing to one that came; whoever reads passes over one that nobody waits for
+
+    async def close(self) -> None:
+        """Those who wait for an answer get none."""
+        if self._reader is not None:
+            self._reader.cancel()
+            await asyncio.wait([self._reader])
+
+    async def _connected(self) -> Any:
+        async with self._connecting:
+            if self._connection is None:
+                connection = await self._pool.get_connection()
+                self._connection = connection
+                self._reader = asyncio.create_task(self._read(connection), name="firn answers of Redis")
+            return self._connection
+
+    async def _read(self, connection: Any) -> None:
+        """Hand out answers, until the connection breaks."""
+        broken: BaseException = rx.ConnectionError("the connection was closed")
+        try:
+            while True:
+                try:
+                    found, error = await connection.read_response(), None
+                except rx.ResponseError as refused:
+                    found, error = None, refused
+                answer = self._awaited.popleft()
+                if answer.done():
+                    continue
+                if error is None:
+                    answer.set_result(found)
+                else:
+                    answer.set_exception(error)
+        except (rx.RedisError, OSError) as error:
+            broken = error
+        finally:
+            unanswered, self._awaited, self._connection = self._awaited, deque(), None
+            for answer in unanswered:
+                if not answer.done():
+                    answer.set_exception(broken)
+            await connection.disconnect(nowait=True)
+            await self._pool.release(connection)
+
+
+class WaitingLine:
+    """One connection for commands that may take long to be answered, one at a time.
+
+    As `AddingLine`; who asks while somebody waits gets an answer after that one's.
+    """
+
+    def __init__(self, redis: Any) -> None:
+        self._pool: Any = redis.connection_pool
+        self._connection: Any = None
+        self._asking = asyncio.Lock()
+
+    @property
+    def taken(self) -> bool:
+        """Whether somebody waits for an answer."""
+        return self._asking.locked()
+
+    async def ask(self, *command: Any) -> Any:
+        """Send a command; its answer."""
+        async with self._asking:
+            if self._connection is None:
+                self._connection = await self._pool.get_connection()
+            else:
+                await self._pool.ensure_connection(self._connection)
+            connection = self._connection
+            await connection.send_packed_command(hiredis.pack_command(command), check_health=False)
+            return await connection.read_response()  # the library disconnects when this fails or is broken off
