@@ -160,10 +160,13 @@ class FileIndex:
             self._numbers_max = _LONG_NUMBERS
         hashes: list[array[int]] = []
         places: list[array[int]] = []
-        for bucket, (part, where) in enumerate(zip(self._hashes, self._places, strict=True)):
-            cut = bisect_left(part, (2 * bucket + 1) << self._shift)
-            hashes += (part[:cut], part[cut:])
-            places += (where[:cut], where[cut:])
+        while self._hashes:  # from the last on, each let go of at once: the next ones take its memory
+            part, where = self._hashes.pop(), self._places.pop()
+            cut = bisect_left(part, (2 * len(self._hashes) + 1) << self._shift)
+            hashes += (part[cut:], part[:cut])
+            places += (where[cut:], where[:cut])
+        hashes.reverse()
+        places.reverse()
         self._hashes, self._places = hashes, places
 
     def _renumber(self) -> None:
