@@ -398,7 +398,7 @@ def _raise(location: str, error: OSError) -> NoReturn:
     """An operating system's error as one of ours."""
     reason = error.strerror or str(error)
     if isinstance(error, FileNotFoundError):
-        raise NotFound(location) from error
+        raise NotFound(f"there is no file {location}") from error
     if error.errno == errno.ELOOP:
         raise InvalidInput("is a symbolic link", where=location) from error
     if error.errno in _BAD_NAMES:

@@ -273,7 +273,7 @@ class MemorySession:
         await self._turn("read")
         found = self._server.node(path)
         if found is None:
-            raise NotFound(path)
+            raise NotFound(f"there is no node {path}")
         self._watch(path, watch)
         return found
 
@@ -289,7 +289,7 @@ class MemorySession:
     async def children(self, path: str, *, watch: Watch | None = None) -> list[str]:
         await self._turn("read")
         if self._server.node(path) is None:
-            raise NotFound(path)
+            raise NotFound(f"there is no node {path}")
         self._watch(path, watch)
         return self._server.names_below(path)
 
@@ -365,7 +365,7 @@ class MemorySession:
             result = effect()
         except _Refused as refused:
             if refused.reason == "no-node":
-                raise NotFound(path) from refused
+                raise NotFound(f"there is no node {path}") from refused
             if refused.reason == "node-exists":
                 raise AlreadyExists(path) from refused
             raise

@@ -76,5 +76,5 @@ class MemoryFiles:
         with self._lock:
             file = self._files.get(name)
         if file is None:
-            raise NotFound(location)
+            raise NotFound(f"there is no file {location}")
         return file[0]

@@ -220,7 +220,7 @@ def _first_line(error: BaseException | None) -> str:
 def _raise(location: str, error: Exception) -> NoReturn:
     """The store's error as one of ours."""
     if isinstance(error, FileNotFoundError):
-        raise NotFound(location) from error
+        raise NotFound(f"there is no file {location}") from error
     if isinstance(error, PermissionDeniedError | UnauthenticatedError):
         raise Misconfigured(f"{location}: the credentials do not allow it: {_first_line(error)}") from error
     if isinstance(error, ValueError):

@@ -389,7 +389,7 @@ def _raise(path: str, error: Exception) -> NoReturn:
     name = type(error).__name__
     match error:
         case zk.NoNodeError():
-            raise NotFound(path) from error
+            raise NotFound(f"there is no node {path}") from error
         case zk.NodeExistsError():
             raise AlreadyExists(path) from error
         case zk.SessionExpiredError() | zk.SessionMovedError():

@@ -86,11 +86,3 @@ def schema_of(text: str) -> dict[str, Any]:
     if not isinstance(members, dict):
         raise InvalidInput("is not a JSON object", where=where)
     return members
-
-
-def property_of(text: str) -> tuple[str, str]:
-    """A property from KEY=VALUE."""
-    key, equals, value = text.partition("=")
-    if not equals or not key:
-        raise InvalidInput("is not KEY=VALUE", where=f"--property {text!r}")
-    return key, value

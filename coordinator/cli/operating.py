@@ -124,11 +124,11 @@ def snapshot_named(metadata: TableMetadata, text: str) -> int:
     raise NotFound(f"{text!r} is no snapshot id, branch or tag (there are: {', '.join(metadata.refs) or 'none'})")
 
 
-def key_value(text: str, option: str) -> tuple[str, str]:
-    """The two sides of KEY=VALUE."""
+def key_value(text: str, option: str | None = None) -> tuple[str, str]:
+    """The two sides of KEY=VALUE, which was given for `option`, or as an argument."""
     key, equals, value = text.partition("=")
     if not equals or not key:
-        raise InvalidInput("is not KEY=VALUE", where=f"{option} {text!r}")
+        raise InvalidInput(f"{text!r} is not KEY=VALUE", where=option)
     return key, value
 
 

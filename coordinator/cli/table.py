@@ -6,8 +6,8 @@ from typing import Final, Literal
 
 import click
 
-from firn.coordinator.cli.changes import Wait, change, property_of, schema_of, waiting
-from firn.coordinator.cli.operating import MAKE, operating
+from firn.coordinator.cli.changes import Wait, change, schema_of, waiting
+from firn.coordinator.cli.operating import MAKE, key_value, operating
 from firn.coordinator.cli.output import Column
 from firn.coordinator.cli.reach import Reach, reaching
 from firn.coordinator.cli.short_text import order_of_keys, schema_of_columns, spec_of_partitions
@@ -84,7 +84,10 @@ def create(  # noqa: PLR0913 - one for each option
         raise click.UsageError("give --schema, or one --column for each column")
     members = schema_of(schema) if schema is not None else schema_of_columns(columns)
     known = schema_from_json(members, where="schema")
-    options: TableOptions = {"properties": dict(property_of(text) for text in properties), "catalog": catalog}
+    options: TableOptions = {
+        "properties": dict(key_value(text, "--property") for text in properties),
+        "catalog": catalog,
+    }
     if partitions:
         options["partition_spec"] = spec_of_partitions(partitions, known)
     if keys:

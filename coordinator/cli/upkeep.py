@@ -49,7 +49,7 @@ _EXPECT: Final = click.option(
 @operating
 def set_properties(_reach: Reach, *, table: str, pairs: tuple[str, ...], expect: tuple[str, ...]) -> Intent:
     """Set properties; all others stay as they are."""
-    updates = dict(key_value(text, "KEY=VALUE") for text in pairs)
+    updates = dict(key_value(text) for text in pairs)
     return MAKE.update_properties(table, updates, expect=_expected(expect))
 
 

@@ -10,7 +10,8 @@ from typing import Any, Final
 
 import click
 
-from firn.coordinator.cli.changes import Wait, change, property_of, schema_of, waiting
+from firn.coordinator.cli.changes import Wait, change, schema_of, waiting
+from firn.coordinator.cli.operating import key_value
 from firn.coordinator.cli.output import Column
 from firn.coordinator.cli.reach import Reach, reaching
 from firn.coordinator.cli.short_text import schema_of_columns
@@ -103,7 +104,7 @@ def replace(reach: Reach, *, name: str, wait: Wait, **given: Any) -> int:
 @reaching
 def properties(reach: Reach, *, name: str, updates: tuple[str, ...], removals: tuple[str, ...], wait: Wait) -> int:
     """Set and remove properties of a view."""
-    changes = dict(property_of(text) for text in updates)
+    changes = dict(key_value(text, "--property") for text in updates)
     intent = Intents().update_view_properties(_found(reach, name), changes, removals=removals)
     return change(reach, intent, done="changed", wait=wait)
 
@@ -228,7 +229,7 @@ def _queries_of(given: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _options_of(given: Mapping[str, Any]) -> ViewOptions:
-    options: ViewOptions = {"properties": dict(property_of(text) for text in given["properties"])}
+    options: ViewOptions = {"properties": dict(key_value(text, "--property") for text in given["properties"])}
     if given["default_catalog"] is not None:
         options["default_catalog"] = given["default_catalog"]
     if given["default_namespace"] is not None:

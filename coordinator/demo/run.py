@@ -61,7 +61,7 @@ def run_demo(*, seconds: float, writers: int, keep: bool, spark: bool, console: 
         console.print("starting Redis and ZooKeeper …")
         servers = stack.enter_context(EmbeddedServers(folder / "servers"))
         running = stack.enter_context(_daemon(folder, servers))
-        console.print(f"daemon ready: {running.http}/metrics   files in {folder}", highlight=False)
+        console.print(f"daemon ready: watch {running.http}   files in {folder}", highlight=False)
         with Client(running.redis_url) as client:
             _create_table(client)
             board = Scoreboard(seconds=seconds)
@@ -148,6 +148,8 @@ def _run_actors(running: Stack, board: Scoreboard, *, seconds: float, writers: i
     roles = [("writer", writers), ("compactor", COMPACTORS), ("deleter", DELETERS)]
     names = [(role, number) for role, count in roles for number in range(count)]
     reports: queue.SimpleQueue[Report] = queue.SimpleQueue()
+    told = ", ".join(f"{count} {role}{'s' if count != 1 else ''}" for role, count in roles)
+    console.print(f"starting {told} …", highlight=False)
     with ExitStack() as stack:
         processes = [stack.enter_context(_actor(running, *name, seconds=seconds)) for name in names]
         listeners = [
@@ -211,7 +213,7 @@ def _show(
                 board.read_metrics(metrics)
             if live is not None:
                 live.update(board.live())
-            elif time.monotonic() - shown_at >= 2:
+            elif board.reports and time.monotonic() - shown_at >= 2:
                 shown_at = time.monotonic()
                 console.print(board.line(), highlight=False, soft_wrap=True)
 

@@ -17,6 +17,8 @@ from firn.coordinator.demo.actors import Report
 
 WINDOW_S: Final = 5.0
 """Rates and latencies shown live are over this long."""
+UNKNOWN: Final = "…"
+"""Shown for what nothing is known of yet."""
 
 _SAMPLE: Final = re.compile(r"^(firn_\w+?)(?:\{[^}]*\})? ([0-9.eE+-]+)$", re.MULTILINE)
 
@@ -72,17 +74,17 @@ class Scoreboard:
             ("committed/s", f"{status['committed'] / span:.0f}"),
             ("rejected/s", f"{status['rejected'] / span:.1f}"),
             ("intents per batch", self._per_batch()),
-            ("latency p50 / p99", f"{_quantile(latencies, 0.5):.0f} / {_quantile(latencies, 0.99):.0f} ms"),
-            ("lag", "…" if self._lag is None else f"{self._lag:.0f} intents"),
+            ("latency p50 / p99", _median_and_slow(latencies)),
+            ("lag", UNKNOWN if self._lag is None else f"{self._lag:.0f} intents"),
             ("total", f"{total['committed']} committed, {total['rejected']} rejected"),
         ]
 
     def _per_batch(self) -> str:
         if len(self._batches) < 2:
-            return "…"
+            return UNKNOWN
         (_, first_sum, first_count), (_, last_sum, last_count) = self._batches[0], self._batches[-1]
         batches = last_count - first_count
-        return f"{(last_sum - first_sum) / batches:.1f}" if batches else "0"
+        return f"{(last_sum - first_sum) / batches:.1f}" if batches else UNKNOWN
 
     def _forget_old(self) -> None:
         limit = time.monotonic() - WINDOW_S
@@ -129,6 +131,12 @@ def conflict_table(rejections: Sequence[dict[str, object]], *, limit: int) -> Ta
             Text(str(data.get("hint", ""))),
         )
     return table
+
+
+def _median_and_slow(ordered_ms: Sequence[float]) -> str:
+    if not ordered_ms:
+        return UNKNOWN
+    return f"{_quantile(ordered_ms, 0.5):.0f} / {_quantile(ordered_ms, 0.99):.0f} ms"
 
 
 def _quantile(ordered: Sequence[float], share: float) -> float:

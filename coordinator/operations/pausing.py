@@ -42,7 +42,7 @@ async def pause_table(session: Session, table: str, pause: Pause, *, lock_wait_s
     """
     pointers, leases = Pointers(session), Leases(session, member="operator (firn pause)")
     try:
-        _require(table, (await pointers.read(table)).pointer)
+        _require(table, await _pointer_of(pointers, table))
         await Pauses(session).note(table, pause)
         lease = await leases.acquire(table, timeout_s=lock_wait_s)
         holder = None if lease is not None else await leases.holder(table)
@@ -61,7 +61,7 @@ async def resume_table(session: Session, table: str) -> Pause | None:
     pauses, pointers = Pauses(session), Pointers(session)
     pause = await pauses.of(table)
     try:
-        marked = (await pointers.read(table)).pointer.paused
+        marked = (await _pointer_of(pointers, table)).paused
         if marked is not None:
             await _mark(pointers, table, None, lease=None)
     except NotFound:
@@ -70,6 +70,13 @@ async def resume_table(session: Session, table: str) -> Pause | None:
             raise
     await pauses.forget(table)
     return pause or marked
+
+
+async def _pointer_of(pointers: Pointers, table: str) -> Pointer:
+    try:
+        return (await pointers.read(table)).pointer
+    except NotFound as error:
+        raise NotFound(f"there is no table or view {table!r} (firn tables shows those there are)") from error
 
 
 async def _mark(pointers: Pointers, table: str, pause: Pause | None, *, lease: Lease | None) -> None:

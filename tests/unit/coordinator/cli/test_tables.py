@@ -65,7 +65,7 @@ async def test_a_table_is_created_from_a_schema_file_or_text(tmp_path):
         ((*COLUMNS, "--partition", "month(12, ts)"), "month takes the column only"),
         ((*COLUMNS, "--partition", "zorder(ts)"), "there is no transform 'zorder'"),
         ((*COLUMNS, "--sort", "nope desc"), "there is no column 'nope'"),
-        ((*COLUMNS, "--property", "novalue"), "is not KEY=VALUE"),
+        ((*COLUMNS, "--property", "novalue"), "--property: 'novalue' is not KEY=VALUE"),
         ((*COLUMNS, "--format-version", "4"), "4 is not in the range"),
     ],
 )
