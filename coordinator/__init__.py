@@ -2,5 +2,5 @@
 
 Follow one intent: `intake` takes it from its stream, `lanes` gathers a batch for its table, `replay` decides it on the
 table's state (`tables`, `journal`), `commits` makes files of what was decided, and `outcomes` tells its writer. Beside
-the path: `recovery` and `fsck`, `insight` and `operations`, and what people see (`cli`, `pages`, `demo`).
+the path: `calculating`, `recovery`, `fsck`, `insight`, `operations`, and what people see (`cli`, `pages`, `demo`).
 """

@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 import structlog
 
+from firn.coordinator.calculating.calculator import Calculator
 from firn.coordinator.cancellation import cancel_all
 from firn.coordinator.config import Settings
 from firn.coordinator.http_server import Health, HttpServer
@@ -36,6 +37,7 @@ from firn.coordinator.pages.survey import Survey
 from firn.coordinator.pending import Pending
 from firn.coordinator.replay.holds import Hold
 from firn.coordinator.replay.working import Working
+from firn.coordinator.tables.manifest_merger import ManifestMerger
 from firn.coordinator.tables.table_catalogs import TableCatalogs
 from firn.coordinator.tables.table_locations import TableLocations
 from firn.coordinator.tables.table_reader import TableReader
@@ -75,7 +77,7 @@ class Daemon:
         streams: IntentStreams,
         files: FileStore,
         writes: FileWrites | None = None,
-        reader: IntentReader | None = None,
+        calculator: Calculator | None = None,
         wall_ms: Callable[[], int] = wall_clock_ms,
     ) -> None:
         limits, self.member = settings.limits, settings.daemon_id
@@ -104,7 +106,7 @@ class Daemon:
             writes=writes or ThreadWrites(files),
             threads=threads,
             kept=KeptStates(bytes_max=limits.table_states_bytes_max, on_forgotten=self.metrics.states_forgotten.inc),
-            reader=TableReader(files, limits=limits),
+            reader=TableReader(files, limits=limits, merger=self._merger_by(calculator)),
             journal=JournalFiles(files, bytes_max=limits.journal_bytes_max),
             pointers=pointers,
             catalogs=TableCatalogs(pointers, file_system, run=threads.read),
@@ -147,7 +149,8 @@ class Daemon:
         )
         self.intake = Intake(
             streams, self.lanes, self.publisher, consumer=self.member, shards=settings.daemon.shards,
-            owned=self.ownership.owned, metrics=self.metrics, limits=limits, reader=reader,
+            owned=self.ownership.owned, metrics=self.metrics, limits=limits,
+            reader=None if calculator is None else IntentReader(calculator),
         )  # fmt: skip
         self.intake.announcement = msgspec.json.encode(
             SharedSettings(
@@ -176,6 +179,9 @@ class Daemon:
             token=settings.http.token,
         )
         self._tasks: list[asyncio.Task[None]] = []
+
+    def _merger_by(self, calculator: Calculator | None) -> ManifestMerger | None:
+        return None if calculator is None else ManifestMerger(calculator, on_made=self.metrics.merged_apart.inc)
 
     async def start(self) -> str | None:
         """Join the others and begin to work; the URL of the HTTP side, None when it is off."""

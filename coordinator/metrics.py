@@ -70,6 +70,11 @@ class Metrics:
             "Intents of large pages that a process of its own has read; the daemon reads all others itself.",
             registry=self.registry,
         )
+        self.merged_apart = Counter(
+            "firn_merged_apart_manifests",
+            "Large merged manifests that a process of its own has laid out; the daemon lays out all others itself.",
+            registry=self.registry,
+        )
         self.batches = Counter("firn_batches", "Batches ended, by how.", ("result",), registry=self.registry)
         self.batch_intents = Histogram(
             "firn_batch_intents", "Intents per batch.", buckets=COUNT_BUCKETS, registry=self.registry

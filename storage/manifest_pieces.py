@@ -7,7 +7,7 @@ that this is true. A large manifest that loses some files is then copied but for
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -117,8 +117,14 @@ class Blocks(msgspec.Struct, frozen=True):
     header: Mapping[str, str]
 
 
-def blocks_of(pieces: Sequence[Piece], *, content: ManifestContent, format_version: int) -> Blocks:
-    """All pieces in order; neighbours that were cut share blocks."""
+def blocks_of(
+    pieces: Sequence[Piece],
+    *,
+    content: ManifestContent,
+    format_version: int,
+    after_each: Callable[[], object] = lambda: None,
+) -> Blocks:
+    """All pieces in order; neighbours that were cut share blocks. `after_each` is called after each that is made."""
     blocks: list[tuple[int, bytes]] = []
     unsettled: list[int] = []
     for piece in _gathered(pieces):
@@ -130,6 +136,7 @@ def blocks_of(pieces: Sequence[Piece], *, content: ManifestContent, format_versi
             if any(mark[0] != Status.EXISTING for mark in marks):
                 unsettled.append(len(blocks))
             blocks.append((len(marks), compress(block_content(piece, at, at + BLOCK_ENTRIES), codec="deflate")))
+            after_each()
     header: dict[str, str] = {}
     if format_version > 2:
         cut = [piece for piece in pieces if isinstance(piece, PackedEntries)]

@@ -1,24 +1,31 @@
 """A merged manifest made of stored ones without decoding their entries, where that can be.
 
 What others added is existing, what they deleted is gone, and each entry states all that it inherited; so the bytes do
-not depend on the snapshot that will list the manifest, and it can be written before anybody knows which that is.
+not depend on the snapshot that will list the manifest, and it can be written before anybody knows which that is. What
+they do depend on is gathered first, so that another process can make them (`firn.storage.merge_messages`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
 from firn.model.errors import CorruptFile, InvalidInput
-from firn.model.manifest import UNASSIGNED_SEQUENCE_NUMBER, FieldSummary, ManifestEntry, ManifestFile
+from firn.model.manifest import (
+    UNASSIGNED_SEQUENCE_NUMBER,
+    FieldSummary,
+    ManifestContent,
+    ManifestEntry,
+    ManifestFile,
+)
 from firn.model.manifest_summary import combine_summaries
 from firn.model.metadata import TableMetadata
-from firn.model.partitioning import partition_type
+from firn.model.types import StructType
 from firn.storage.avro import write_avro
 from firn.storage.manifest_merge import merge_entries
-from firn.storage.manifest_pieces import Layout, Piece, StoredBlock, blocks_of, read_pieces
+from firn.storage.manifest_pieces import Layout, Piece, blocks_of, layout_of, read_pieces
 from firn.storage.manifest_schema import manifest_schema
 from firn.storage.manifests import manifest_header
 from firn.storage.packed_entries import PackedEntries, carried_over, joined, pack
@@ -38,10 +45,38 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     entries: Callable[[TableMetadata, ManifestFile], Sequence[ManifestEntry]]
 
 
+class Ingredients(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """All that the bytes of a merged manifest depend on.
+
+    `parts` are manifests in their order, each with its entries where these are kept in memory, else with the bytes of
+    its file. `header` is what the merged one says of the table.
+    """
+
+    layout: Layout
+    content: ManifestContent
+    header: Mapping[str, str]
+    parts: tuple[tuple[ManifestFile, PackedEntries | bytes], ...]
+
+    @property
+    def files(self) -> int:
+        """Live files that the manifest list has of all parts."""
+        return sum(row.live_files_count or 0 for row, _ in self.parts)
+
+
+class LaidOut(msgspec.Struct, frozen=True, eq=False):
+    """The bytes of a merged manifest.
+
+    `packed` are its entries where all of them were at hand, and few enough to be laid out again by the next merge.
+    """
+
+    data: bytes
+    packed: PackedEntries | None = None
+
+
 class MergedManifest(msgspec.Struct, frozen=True, kw_only=True):
     """The bytes of a merged manifest, and its row in a manifest list but for what its commit gives it.
 
-    `packed` are its entries where all of them were at hand, and few enough to be laid out again by the next merge.
+    `packed` is as `LaidOut` has it.
     """
 
     data: bytes
@@ -50,69 +85,111 @@ class MergedManifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def merged_manifest(
-    parts: Sequence[ManifestFile], metadata: TableMetadata, source: Source, *, location: str
+    parts: Sequence[ManifestFile],
+    metadata: TableMetadata,
+    source: Source,
+    *,
+    location: str,
+    elsewhere: Callable[[Ingredients], bytes | None] = lambda _: None,
 ) -> MergedManifest:
     """Merge manifests of one content and partition spec, in their order.
 
-    Raises what reading them raises; CorruptFile when they do not hold what the manifest list says.
+    A merge of which nothing would be kept in memory is offered `elsewhere` first, which gives the bytes, or None.
+    Raises what reading the manifests raises; CorruptFile when they do not hold what the manifest list says.
     """
-    spec = metadata.spec_by_id(parts[0].partition_spec_id)
-    if spec is None:
-        raise InvalidInput(f"no partition spec {parts[0].partition_spec_id}", where=parts[0].manifest_path)
-    version, content = metadata.format_version, parts[0].content
-    type_ = partition_type(spec, metadata.current_schema, older=metadata.schemas)
-    layout = Layout(type_, version)
-    pieces = [piece for part in parts for piece in _pieces(part, metadata, source, layout)]
-    made = blocks_of(pieces, content=content, format_version=version)
-    blocks = made.blocks
-    files = sum(part.live_files_count or 0 for part in parts)
-    if sum(count for count, _ in blocks) != files:
-        raise CorruptFile(parts[0].manifest_path, f"or one merged with it does not hold the {files} live files listed")
-    header = manifest_header(metadata.current_schema, spec, content=content, format_version=version)
-    data = write_avro(manifest_schema(type_, version), blocks, metadata=header | dict(made.header))
-    known = [piece for piece in pieces if isinstance(piece, PackedEntries)] if files < TAKEN_OVER_FROM else []
+    made_of = gathered(parts, metadata, source)
+    data = elsewhere(made_of) if made_of.files >= TAKEN_OVER_FROM else None
+    made = LaidOut(data) if data is not None else laid_out(made_of, decode=lambda part: source.entries(metadata, part))
     row = ManifestFile(
         manifest_path=location,
-        manifest_length=len(data),
-        partition_spec_id=spec.spec_id,
-        content=content,
+        manifest_length=len(made.data),
+        partition_spec_id=parts[0].partition_spec_id,
+        content=made_of.content,
         sequence_number=UNASSIGNED_SEQUENCE_NUMBER,
         min_sequence_number=min(part.min_sequence_number for part in parts),
         added_snapshot_id=None,
         added_files_count=0,
-        existing_files_count=files,
+        existing_files_count=made_of.files,
         deleted_files_count=0,
         added_rows_count=0,
         existing_rows_count=sum(part.live_rows_count or 0 for part in parts),
         deleted_rows_count=0,
-        partitions=_summaries(parts, metadata),
+        partitions=_summaries(parts, made_of.layout.partition_type),
     )
-    return MergedManifest(data=data, row=row, packed=joined(known) if len(known) == len(pieces) else None)
+    return MergedManifest(data=made.data, row=row, packed=made.packed)
 
 
-def _pieces(part: ManifestFile, metadata: TableMetadata, source: Source, layout: Layout) -> list[Piece]:
-    """The live entries of a manifest, existing and with all that they inherit: from memory, or out of its file."""
-    packed = source.packed(part)
-    if packed is not None and (packed.format_version, packed.partition_type) != (
-        layout.format_version, layout.partition_type
-    ):  # fmt: skip
-        packed = None
-    if packed is not None and (part.existing_files_count or 0) < TAKEN_OVER_FROM:
-        return [carried_over(packed, part)]
-    stored = read_pieces(source.read(part), part, layout)
-    if packed is not None and not any(isinstance(piece, StoredBlock) for piece in stored or ()):
-        return [carried_over(packed, part)]
-    if stored is None:
-        listed = merge_entries([source.entries(metadata, part)], snapshot_id=_NO_SNAPSHOT)
-        return [pack(listed, layout.partition_type, format_version=layout.format_version)]
-    return [carried_over(one, part) if isinstance(one, PackedEntries) else one for one in stored]
-
-
-def _summaries(parts: Sequence[ManifestFile], metadata: TableMetadata) -> tuple[FieldSummary, ...] | None:
-    """The ranges of all parts together; None where one does not say."""
+def gathered(parts: Sequence[ManifestFile], metadata: TableMetadata, source: Source) -> Ingredients:
+    """What these manifests are merged from: all reading that a merge needs. Raises as `merged_manifest`."""
+    content, layout = parts[0].content, layout_of(metadata, parts[0])
     spec = metadata.spec_by_id(parts[0].partition_spec_id)
-    assert spec is not None
-    type_ = partition_type(spec, metadata.current_schema, older=metadata.schemas)
+    if layout is None or spec is None:
+        raise InvalidInput(f"no partition spec {parts[0].partition_spec_id}", where=parts[0].manifest_path)
+    return Ingredients(
+        layout=layout,
+        content=content,
+        header=manifest_header(
+            metadata.current_schema, spec, content=content, format_version=metadata.format_version
+        ),
+        parts=tuple((part, _kept(part, source, layout) or source.read(part)) for part in parts),
+    )  # fmt: skip
+
+
+def _kept(part: ManifestFile, source: Source, layout: Layout) -> PackedEntries | None:
+    """The entries of a manifest where they are in memory, and to lay them out is less than to read them."""
+    if (part.existing_files_count or 0) >= TAKEN_OVER_FROM:
+        return None
+    packed = source.packed(part)
+    if packed is None or Layout(packed.partition_type, packed.format_version) != layout:
+        return None
+    return packed
+
+
+def laid_out(
+    made_of: Ingredients,
+    *,
+    decode: Callable[[ManifestFile], Sequence[ManifestEntry]],
+    after_each: Callable[[], object] = lambda: None,
+) -> LaidOut:
+    """The merged manifest, to be made anywhere: bytes of bytes.
+
+    `decode` gives the entries, with what they inherit, of a part that is laid out in another way than firn's manifests
+    are. `after_each` is called again and again, after at most a few milliseconds. Raises as `merged_manifest`.
+    """
+    pieces: list[Piece] = []
+    for part, stored in made_of.parts:
+        pieces += _pieces(part, stored, made_of.layout, decode)
+        after_each()
+    type_, version = made_of.layout.partition_type, made_of.layout.format_version
+    made = blocks_of(pieces, content=made_of.content, format_version=version, after_each=after_each)
+    files = made_of.files
+    if sum(count for count, _ in made.blocks) != files:
+        where = made_of.parts[0][0].manifest_path
+        raise CorruptFile(where, f"or one merged with it does not hold the {files} live files listed")
+    header = {**made_of.header, **made.header}
+    data = write_avro(manifest_schema(type_, version), made.blocks, metadata=header)
+    known = [piece for piece in pieces if isinstance(piece, PackedEntries)] if files < TAKEN_OVER_FROM else []
+    return LaidOut(data, joined(known) if len(known) == len(pieces) else None)
+
+
+def _pieces(
+    part: ManifestFile,
+    stored: PackedEntries | bytes,
+    layout: Layout,
+    decode: Callable[[ManifestFile], Sequence[ManifestEntry]],
+) -> list[Piece]:
+    """The live entries of a manifest, existing and with all that they inherit."""
+    if isinstance(stored, PackedEntries):
+        return [carried_over(stored, part)]
+    pieces = read_pieces(stored, part, layout)
+    if pieces is None:
+        listed = merge_entries([decode(part)], snapshot_id=_NO_SNAPSHOT)
+        return [pack(listed, layout.partition_type, format_version=layout.format_version)]
+    return [carried_over(one, part) if isinstance(one, PackedEntries) else one for one in pieces]
+
+
+def _summaries(parts: Sequence[ManifestFile], type_: StructType) -> tuple[FieldSummary, ...] | None:
+    """The ranges of all parts together; None where one does not say."""
     listed = [part.partitions for part in parts]
     known = [summaries for summaries in listed if summaries is not None and len(summaries) == len(type_.fields)]
     return combine_summaries(type_, known) if len(known) == len(listed) else None

@@ -10,12 +10,16 @@ from typing import Final, Self
 
 ALIGNMENT: Final = 64
 
+KEPT_BYTES: Final = 8 * 1024 * 1024
+"""Memory at the beginning that stays taken when nobody uses it: what commits and pages of intents use all the time."""
+
 
 class SharedArena:
     """Places for bytes in anonymous memory behind a descriptor. The lowest place that is large enough is taken.
 
-    So only as much memory is ever touched as was in use at once. For one thread; the other process gets `descriptor`
-    and is told places. Linux only.
+    So only as much memory is touched as is in use at once; what is free behind all places, and behind the first
+    `KEPT_BYTES`, goes back to the operating system. For one thread; the other process gets `descriptor` and is told
+    places. Linux only.
     """
 
     def __init__(self, size: int) -> None:
@@ -25,6 +29,7 @@ class SharedArena:
         self._memory = mmap.mmap(self.descriptor, size)
         self._free = [(0, size)]
         self._taken: dict[int, int] = {}
+        self._touched = 0
 
     def __enter__(self) -> Self:
         return self
@@ -43,6 +48,7 @@ class SharedArena:
             else:
                 self._free[index] = (start + needed, size - needed)
             self._taken[start] = needed
+            self._touched = max(self._touched, start + needed)
             position = start
             for part in parts:
                 self._memory[position : position + len(part)] = part
@@ -65,6 +71,15 @@ class SharedArena:
             else:
                 joined.append(place)
         self._free = joined
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Give memory back that is free behind everything else."""
+        last = max((start + size for start, size in self._taken.items()), default=0)
+        kept = -(-max(last, KEPT_BYTES) // mmap.PAGESIZE) * mmap.PAGESIZE
+        if self._touched > kept:
+            self._memory.madvise(mmap.MADV_REMOVE, kept, -(-self._touched // mmap.PAGESIZE) * mmap.PAGESIZE - kept)
+            self._touched = kept
 
     def close(self) -> None:
         """Let go of the memory; a process that has it keeps it."""

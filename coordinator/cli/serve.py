@@ -21,12 +21,12 @@ from typing import Any, Final
 import click
 import msgspec
 
+from firn.coordinator.calculating.calculator import Calculator
 from firn.coordinator.config import Settings, load_settings, redacted_url
 from firn.coordinator.connections import connect
 from firn.coordinator.daemon import Daemon
 from firn.coordinator.embedded import EmbeddedServers
 from firn.coordinator.endpoints import DATA_DEFAULT, Endpoints, forget_endpoints, write_endpoints
-from firn.coordinator.intake.intent_reader import IntentReader
 from firn.coordinator.intake.read_appends import Rules
 from firn.coordinator.logs import configure_logs
 from firn.model.errors import FirnError, Misconfigured
@@ -173,13 +173,13 @@ async def _start(settings: Settings, stack: contextlib.AsyncExitStack) -> tuple[
     if scheme_of(settings.warehouse.location) == FILE_SCHEME and sys.platform == "linux":
         writes = in_process = ProcessWrites(connections.files)
         stack.push_async_callback(in_process.close)
-    reader = None
+    calculator = None
     if sys.platform == "linux" and len(os.sched_getaffinity(0)) > 1:
-        reader = IntentReader(Rules(settings.limits, connections.streams.names.replies))
-        stack.push_async_callback(reader.close)
+        calculator = Calculator(Rules(settings.limits, connections.streams.names.replies))
+        stack.push_async_callback(calculator.close)
     daemon = Daemon(
         settings, session=connections.session, streams=connections.streams, files=connections.files, writes=writes,
-        reader=reader,
+        calculator=calculator,
     )  # fmt: skip
     stack.push_async_callback(daemon.stop)
     return daemon, await daemon.start()

@@ -6,6 +6,7 @@ unread, so that there is one place that says what is wrong with an intent. See `
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Sequence
 from typing import Final
 
@@ -33,7 +34,7 @@ def spare(sizes: Sequence[int]) -> int:
     return sum(sizes) // 8 + SPARE_BYTES * len(sizes)
 
 
-class Page(msgspec.Struct, frozen=True, array_like=True):
+class Page(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """The process is to read payloads of these sizes, which begin at `start` of the shared memory.
 
     What it has read is put in their place.
@@ -47,13 +48,6 @@ class Page(msgspec.Struct, frozen=True, array_like=True):
     def room(self) -> int:
         """Bytes from `start` on that an answer may take."""
         return sum(self.sizes) + spare(self.sizes)
-
-
-class PageRead(msgspec.Struct, frozen=True, array_like=True):
-    """The process has read the page; `size` is its answer's, None when there was no room for it."""
-
-    number: int
-    size: int | None
 
 
 class ReadAppend(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -78,6 +72,19 @@ def read_append(payload: bytes, rules: Rules) -> ReadAppend | None:
     except FirnError:
         return None
     return ReadAppend(msgspec.structs.replace(decoded.intent, data_files=()), files, decoded.digest)
+
+
+def read_page(page: Page, memory: mmap.mmap, rules: Rules) -> int | None:
+    """Read the page's payloads and put the answer in their place; its size, None when there is no room for it."""
+    read, at = [], page.start
+    for size in page.sizes:
+        read.append(read_append(memory[at : at + size], rules))
+        at += size
+    answer = encode_page(read)
+    if len(answer) > page.room:
+        return None
+    memory[page.start : page.start + len(answer)] = answer
+    return len(answer)
 
 
 def encode_page(read: Sequence[ReadAppend | None]) -> bytes:

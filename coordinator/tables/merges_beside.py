@@ -1,10 +1,12 @@
 """Merging manifests beside the commit path: a merge is begun by one commit and taken over by a later one.
 
-Until then the parts stay in the list. A merge that fails, or is never taken over, costs a file that nothing names.
+Until then the parts stay in the list. A merge that fails, or is never taken over, costs a file that nothing names. A
+thread reads the parts and writes what they become; what large ones become is laid out in a process of its own.
 """
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -14,6 +16,7 @@ from typing import Final
 import msgspec
 import structlog
 
+from firn.coordinator.tables.manifest_merger import ManifestMerger
 from firn.model.errors import FirnError
 from firn.model.manifest import ManifestFile
 from firn.model.metadata import TableMetadata
@@ -51,7 +54,10 @@ class Merge(msgspec.Struct, frozen=True, eq=False):
 
 
 class MergesBeside:
-    """Merges under way and done, by the location of each part. One thread, so that commits keep the other cores."""
+    """Merges under way and done, by the location of each part. One thread, so that commits keep the other cores.
+
+    `merger` lays large ones out; without it the thread does.
+    """
 
     def __init__(
         self,
@@ -59,11 +65,13 @@ class MergesBeside:
         source: Source,
         *,
         keep: Callable[[str, PackedEntries], None],
+        merger: ManifestMerger | None = None,
         clock_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._files = files
         self._clock_s = clock_s
         self._keep = keep
+        self._laid_out_elsewhere = (lambda _: None) if merger is None else merger.laid_out
         self._source = source
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="firn-merges")
         self._merges: dict[str, Merge] = {}
@@ -122,12 +130,15 @@ class MergesBeside:
             return tuple(merge for merge in self._order if not merge.written.done())
 
     def wait(self, merge: Merge) -> None:
-        """Wait until it is written or has failed."""
-        merge.written.exception()
+        """Wait until it is written or has failed; on an event loop, which it may wait for itself, not at all."""
+        if not _is_on_event_loop():
+            merge.written.exception()
 
     def _write(self, parts: Sequence[ManifestFile], metadata: TableMetadata, location: str) -> MergedManifest:
         try:
-            merged = merged_manifest(parts, metadata, self._source, location=location)
+            merged = merged_manifest(
+                parts, metadata, self._source, location=location, elsewhere=self._laid_out_elsewhere
+            )
             self._files.create(location, merged.data)
             if merged.packed is not None:
                 self._keep(location, merged.packed)
@@ -135,3 +146,11 @@ class MergesBeside:
             self._log.warning("merge failed", manifest=location, parts=len(parts), reason=str(error))
             raise
         return msgspec.structs.replace(merged, data=b"", packed=None)  # what is kept of it is kept elsewhere
+
+
+def _is_on_event_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

@@ -17,6 +17,7 @@ from firn.coordinator.replay.head import Head
 from firn.coordinator.replay.live_files import LiveFiles
 from firn.coordinator.replay.working import SUMMARY_BATCH
 from firn.coordinator.tables.manifest_cache import ManifestCache
+from firn.coordinator.tables.manifest_merger import ManifestMerger
 from firn.coordinator.tables.merges_beside import MergesBeside
 from firn.coordinator.tables.read_ahead import ReadAhead
 from firn.model.datafile import DataFile
@@ -50,7 +51,7 @@ PACKED_FILES_MAX: Final = 2_000
 class TableReader:
     """Implements `firn.coordinator.replay.working.TableReader` on a file store."""
 
-    def __init__(self, files: FileStore, *, limits: Limits) -> None:
+    def __init__(self, files: FileStore, *, limits: Limits, merger: ManifestMerger | None = None) -> None:
         self._files = files
         self._stored = StoredManifests(files, limits=limits)
         self._limits = limits
@@ -59,7 +60,7 @@ class TableReader:
         source = Source(
             packed=lambda part: self._cache.packed(part.manifest_path), read=self._read, entries=self.entries
         )
-        self._merges = MergesBeside(files, source, keep=self.remember)
+        self._merges = MergesBeside(files, source, keep=self.remember, merger=merger)
 
     @property
     def cache(self) -> ManifestCache:

@@ -39,10 +39,8 @@ def test_the_program_that_writes_files_knows_of_files_alone():
     assert not (ARROW | OBJECT_STORES | READERS_OF_ROWS | SERVERS) & loaded_by("firn.storage.file_writing_program")
 
 
-def test_the_program_that_reads_intents_knows_of_no_servers():
-    assert not (ARROW | OBJECT_STORES | READERS_OF_ROWS | SERVERS) & loaded_by(
-        "firn.coordinator.intake.intent_reading_program"
-    )
+def test_the_program_that_reads_intents_and_merges_knows_of_no_servers():
+    assert not (ARROW | OBJECT_STORES | READERS_OF_ROWS | SERVERS) & loaded_by("firn.coordinator.calculating.program")
 
 
 def test_a_client_does_without_arrow():

@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
+from firn.coordinator.calculating.calculator import Calculator
 from firn.coordinator.config import DaemonSettings, HttpSettings, Settings, WarehouseSettings
 from firn.coordinator.daemon import Daemon, wall_clock_ms
-from firn.coordinator.intake.intent_reader import IntentReader
 from firn.coordinator.tables.table_reader import TableReader
 from firn.model.identifiers import uuid7
 from firn.model.intent import Append, ContentFile, CreateTable, DeleteFiles, Intent, Replace, encode_intent
@@ -127,7 +127,7 @@ class Workbench:
 
     @asynccontextmanager
     async def daemon(
-        self, name: str = "a", *, reader: IntentReader | None = None, **daemon_settings: Any
+        self, name: str = "a", *, calculator: Calculator | None = None, **daemon_settings: Any
     ) -> AsyncIterator[Daemon]:
         """A running daemon."""
         settings = Settings(
@@ -138,7 +138,7 @@ class Workbench:
         )
         session = self.sessions[name] = self.zookeeper.connect()
         streams = self.redis.connect(names=self.names)
-        daemon = Daemon(settings, session=session, streams=streams, files=self.files, reader=reader)
+        daemon = Daemon(settings, session=session, streams=streams, files=self.files, calculator=calculator)
         self.url = await daemon.start()
         self.daemons.append(daemon)
         try:

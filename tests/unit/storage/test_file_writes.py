@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import mmap
 import os
 import select
 import signal
@@ -182,6 +183,29 @@ def test_the_lowest_place_that_is_large_enough_is_taken_and_free_ones_join():
         for start in (6 * ALIGNMENT, 0, 4 * ALIGNMENT, ALIGNMENT):
             arena.give_back(start)
         assert arena.put([b"x" * 10 * ALIGNMENT]) == 0
+
+
+def test_memory_that_is_free_behind_everything_goes_back(monkeypatch):
+    monkeypatch.setattr("firn.storage.shared_arena.KEPT_BYTES", mmap.PAGESIZE)
+    with SharedArena(64 * mmap.PAGESIZE) as arena:
+
+        def pages():
+            return os.fstat(arena.descriptor).st_blocks * 512 // mmap.PAGESIZE
+
+        places = [arena.put([b"x" * 10 * mmap.PAGESIZE]) for _ in range(3)]
+        first, second, third = (place for place in places if place is not None)
+        assert pages() == 30
+        arena.give_back(second)
+        assert pages() == 30
+        arena.give_back(third)
+        assert pages() == 10
+        with arena.memory(first) as memory:
+            assert bytes(memory) == b"x" * 10 * mmap.PAGESIZE
+        arena.give_back(first)
+        assert pages() == 1
+        assert arena.put([b"y" * 20 * mmap.PAGESIZE]) == 0
+        with arena.memory(0) as memory:
+            assert bytes(memory) == b"y" * 20 * mmap.PAGESIZE
 
 
 async def test_the_process_ends_quietly_after_a_write_that_failed(tmp_path, capfd):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,7 +17,7 @@ from firn.storage.manifest_lists import assign_first_row_ids
 from firn.storage.manifest_merge import merge_entries
 from firn.storage.manifest_pieces import ROW_IDS_KEY
 from firn.storage.manifests import EncodedManifest, decode_manifest, encode_manifest, manifest_file
-from firn.storage.merged_manifests import TAKEN_OVER_FROM, MergedManifest, Source, merged_manifest
+from firn.storage.merged_manifests import TAKEN_OVER_FROM, Ingredients, MergedManifest, Source, merged_manifest
 from firn.storage.packed_entries import PackedEntries, carried_over, joined
 from tests.strategies.manifests import EXAMPLE_PARTITION, SCHEMA, SPEC, added, entries
 from tests.strategies.older_avro import unsealed
@@ -67,13 +68,16 @@ class Stored:
             self.data[manifest.manifest_path], manifest=manifest, specs={SPEC.spec_id: SPEC}, schemas=[SCHEMA]
         )
 
-    def merged(self) -> MergedManifest:
+    @property
+    def source(self) -> Source:
         def packed(manifest: ManifestFile) -> Any:
             kept = self.kept.get(manifest.manifest_path)
             return self.packed.get(manifest.manifest_path) if kept is None else kept.packed
 
-        source = Source(packed=packed, read=lambda m: self.data[m.manifest_path], entries=self.entries)
-        return merged_manifest(self.manifests, self.metadata, source, location=LOCATION)
+        return Source(packed=packed, read=lambda m: self.data[m.manifest_path], entries=self.entries)
+
+    def merged(self, **elsewhere: Any) -> MergedManifest:
+        return merged_manifest(self.manifests, self.metadata, self.source, location=LOCATION, **elsewhere)
 
     def expected(self) -> list[ManifestEntry]:
         return merge_entries((self.entries(self.metadata, m) for m in self.manifests), snapshot_id=-1)
@@ -144,6 +148,25 @@ def test_of_a_large_merged_manifest_the_blocks_are_taken_over_though_it_is_in_me
     assert second.read(merged) == second.expected()
     blocks = open_avro(before.data, location="x").blocks
     assert all(before.data[block.start : block.end] in merged.data for block in blocks)
+
+
+def test_a_merge_of_which_nothing_is_kept_is_offered_elsewhere() -> None:
+    small, large = Stored(2), Stored(2)
+    small.add([_entry()] * (TAKEN_OVER_FROM - 1), kept=True)
+    large.add([_entry()] * TAKEN_OVER_FROM, kept=True)
+    offered: list[Ingredients] = []
+
+    def refused(made_of: Ingredients) -> None:
+        offered.append(made_of)
+
+    assert small.merged(elsewhere=refused).packed is not None
+    assert not offered
+    here = large.merged(elsewhere=refused)
+    assert [made_of.files for made_of in offered] == [TAKEN_OVER_FROM]
+    assert here == large.merged()
+    there = large.merged(elsewhere=lambda _: b"made elsewhere")
+    assert (there.data, there.packed) == (b"made elsewhere", None)
+    assert there.row == msgspec.structs.replace(here.row, manifest_length=len(there.data))
 
 
 def test_files_without_row_ids_are_not_taken_over_as_they_are() -> None:

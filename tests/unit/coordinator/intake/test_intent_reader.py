@@ -14,21 +14,19 @@ from msgspec.structs import replace
 
 from firn.coordinator.client.encoded_files import with_encoded_metrics
 from firn.coordinator.intake.intent_reader import IntentReader
-from firn.coordinator.intake.intent_reading_program import read_page
-from firn.coordinator.intake.read_appends import Page, PageRead, Rules, decode_page
+from firn.coordinator.intake.read_appends import Page, Rules, decode_page, read_page
 from firn.coordinator.tables.table_reader import TableReader
 from firn.model.intent import Append, CountMap, ValueMap, digest_of, encode_intent
 from firn.model.intent_codec import decode_intent
 from firn.model.limits import Limits
 from firn.model.outcome import Committed, Rejected
 from firn.storage.wire_metrics import EncodedFile, encoded_file
+from tests.unit.coordinator.calculators import REPLIES, becomes_ready, calculator, exists, until
 from tests.unit.coordinator.workbench import Workbench, append, content_file, create, delete
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux", reason="memory is shared by memfd_create, which only Linux has"
 )
-
-REPLIES = "firn:replies:"
 
 
 @pytest.fixture(autouse=True)
@@ -38,23 +36,8 @@ def everything_is_worth_it(monkeypatch):
 
 @asynccontextmanager
 async def intent_reader(*, limits=None, ready=True):
-    reader = IntentReader(Rules(limits or Limits(), REPLIES))
-    try:
-        if ready:
-            await becomes_ready(reader)
-        yield reader
-    finally:
-        await reader.close()
-
-
-async def until(is_so):
-    async with asyncio.timeout(30):
-        while not is_so():  # noqa: ASYNC110 - another process's doing
-            await asyncio.sleep(0.01)
-
-
-async def becomes_ready(reader):
-    await until(lambda: reader.takes([b"x"]))
+    async with calculator(limits=limits, ready=ready) as process:
+        yield IntentReader(process)
 
 
 def measured(name, **changes):
@@ -119,11 +102,11 @@ async def test_an_answer_for_which_there_is_no_room_is_left_to_the_daemon(monkey
     with mmap(-1, 4096) as memory:
         memory[: len(payload)] = payload
         roomy = read_page(Page(7, 0, (len(payload), 0, 0, 0)), memory, Rules(Limits(), REPLIES))
-        assert roomy.size is not None
-        assert decode_page(memoryview(bytes(memory[: roomy.size])), [1, 2, 3, 4])[0] is not None
+        assert roomy is not None
+        assert decode_page(memoryview(bytes(memory[:roomy])), [1, 2, 3, 4])[0] is not None
         memory[: len(payload)] = payload
-        monkeypatch.setattr(Page, "room", roomy.size - 1)
-        assert read_page(Page(8, 0, (len(payload), 0, 0, 0)), memory, Rules(Limits(), REPLIES)) == PageRead(8, None)
+        monkeypatch.setattr(Page, "room", roomy - 1)
+        assert read_page(Page(8, 0, (len(payload), 0, 0, 0)), memory, Rules(Limits(), REPLIES)) is None
         assert memory[: len(payload)] == payload
 
 
@@ -136,7 +119,7 @@ async def test_many_files_without_metrics_find_room():
 async def test_a_page_is_not_waited_for_while_the_process_starts():
     async with intent_reader(ready=False) as reader:
         assert await reader.read_ahead([encode_intent(own())]) == [None]
-        await becomes_ready(reader)
+        await becomes_ready(reader._calculator)
         (read,) = await reader.read_ahead([encode_intent(own())])
         assert read is not None
 
@@ -155,40 +138,43 @@ async def test_pages_at_once_each_get_their_own_answer():
 
 
 async def test_a_process_that_is_killed_leaves_its_pages_to_the_daemon_and_another_comes_later(monkeypatch):
-    async with intent_reader() as reader:
-        first = reader.pid
+    async with calculator() as process:
+        reader, first = IntentReader(process), process.pid
         os.kill(first, signal.SIGSTOP)
         under_way = asyncio.create_task(reader.read_ahead([encode_intent(own())]))
         await asyncio.sleep(0.05)
         os.kill(first, signal.SIGKILL)
         assert await under_way == [None]
         assert not reader.takes([b"x"])  # it rests
-        monkeypatch.setattr(reader, "_rests_until", 0.0)
-        await becomes_ready(reader)
+        monkeypatch.setattr(process, "_rests_until", 0.0)
+        await becomes_ready(process)
         (read,) = await reader.read_ahead([encode_intent(own())])
         assert read is not None
-        assert reader.pid != first
+        assert process.pid != first
 
 
 async def test_a_process_that_hangs_is_ended(monkeypatch):
     monkeypatch.setattr("firn.coordinator.intake.intent_reader.ANSWER_S", 0.2)
-    async with intent_reader() as reader:
-        os.kill(reader.pid, signal.SIGSTOP)
+    async with calculator() as process:
+        os.kill(process.pid, signal.SIGSTOP)
+        assert await IntentReader(process).read_ahead([encode_intent(own())]) == [None]
+        await until(lambda: not exists(process.pid))
+
+
+async def test_a_process_that_is_killed_while_it_has_nothing_to_do_is_not_asked_and_another_comes_later(monkeypatch):
+    async with calculator() as process:
+        reader, first = IntentReader(process), process.pid
+        os.kill(first, signal.SIGKILL)
+        await until(lambda: process.rests)
         assert await reader.read_ahead([encode_intent(own())]) == [None]
-        await until(lambda: not exists(reader.pid))
-
-
-def exists(pid):
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
+        monkeypatch.setattr(process, "_rests_until", 0.0)
+        await becomes_ready(process)
+        assert process.pid != first
 
 
 async def test_a_terminals_signals_do_not_end_it_and_closing_does():
-    async with intent_reader() as reader:
-        pid = reader.pid
+    async with calculator() as process:
+        reader, pid = IntentReader(process), process.pid
         os.kill(pid, signal.SIGINT)
         os.kill(pid, signal.SIGTERM)
         (read,) = await reader.read_ahead([encode_intent(own())])
@@ -197,17 +183,18 @@ async def test_a_terminals_signals_do_not_end_it_and_closing_does():
 
 
 async def test_a_program_that_cannot_be_started_costs_nothing_but_a_warning(monkeypatch, capsys):
-    monkeypatch.setattr("firn.coordinator.intake.intent_reader.PROGRAM", "firn.no_such_program")
-    async with intent_reader(ready=False) as reader:
+    monkeypatch.setattr("firn.coordinator.calculating.calculator.PROGRAM", "firn.no_such_program")
+    async with calculator(ready=False) as process:
+        reader = IntentReader(process)
         assert await reader.read_ahead([encode_intent(own())]) == [None]
-        await until(lambda: reader._rests_until)
+        await until(lambda: process.rests)
         assert await reader.read_ahead([encode_intent(own())]) == [None]
 
 
 async def test_a_daemon_commits_the_same_whoever_reads_and_whenever_the_process_dies():
     bench = Workbench()
     bad = append("n", data_files=(measured("n", lower_bounds=ValueMap((1,), ("zz",))),))
-    async with intent_reader() as reader, bench.daemon(reader=reader):
+    async with calculator() as process, bench.daemon(calculator=process):
         await bench.commit(create())
         async with asyncio.timeout(60):
             sent = []
@@ -216,9 +203,9 @@ async def test_a_daemon_commits_the_same_whoever_reads_and_whenever_the_process_
                 await bench.send(*intents)
                 sent += intents
                 if round_ == 2:
-                    os.kill(reader.pid, signal.SIGKILL)
+                    os.kill(process.pid, signal.SIGKILL)
                 if round_ == 4:
-                    reader._rests_until = 0.0
+                    process._rests_until = 0.0
             await bench.send(bad)
             outcomes = [await bench.outcome(intent) for intent in sent]
         assert all(isinstance(outcome, Committed) for outcome in outcomes)
@@ -231,10 +218,10 @@ async def test_a_daemon_commits_the_same_whoever_reads_and_whenever_the_process_
 @pytest.mark.parametrize("format_version", [1, 2, 3])
 async def test_what_is_in_the_table_does_not_depend_on_who_read_it(format_version):
     found = {}
-    async with intent_reader() as reader:
-        for reads in (None, reader):
+    async with calculator() as process:
+        for reads in (None, process):
             bench = Workbench()
-            async with bench.daemon(reader=reads):
+            async with bench.daemon(calculator=reads):
                 await bench.commit(create(format_version=format_version))
                 await bench.commit(append(data_files=(measured("a"), measured("b", sort_order_id=None))))
                 metadata = await bench.metadata()
@@ -242,7 +229,7 @@ async def test_what_is_in_the_table_does_not_depend_on_who_read_it(format_versio
             tables = TableReader(bench.files, limits=Limits())
             (manifest,) = tables.manifests(metadata, metadata.current_snapshot)
             found[reads] = [entry.data_file for entry in tables.entries(metadata, manifest)]
-    assert found[None] == found[reader]
+    assert found[None] == found[process]
     assert found[None][0].column_sizes == {1: 40, 2: 2**40}
 
 
@@ -260,12 +247,12 @@ async def test_a_process_of_another_version_is_ended_and_its_page_read_by_the_da
     program = tmp_path / "another_version.py"
     program.write_text(f"""
 import msgspec
-from firn.coordinator.intake.read_appends import Page
+from firn.coordinator.calculating.messages import Request
 from firn.storage.companion_program import serving
 e = msgspec.msgpack.encode
 with serving() as (connection, memory):
     while message := connection.recv(65536):
-        p = msgspec.msgpack.decode(message, type=Page)
+        p = msgspec.msgpack.decode(message, type=Request)
         if p.sizes:
             {said}
         else:
@@ -273,8 +260,9 @@ with serving() as (connection, memory):
             connection.send(e((p.number, 1)))
 """)
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
-    monkeypatch.setattr("firn.coordinator.intake.intent_reader.PROGRAM", "another_version")
-    async with intent_reader() as reader:
+    monkeypatch.setattr("firn.coordinator.calculating.calculator.PROGRAM", "another_version")
+    async with calculator() as process:
+        reader = IntentReader(process)
         assert await reader.read_ahead([encode_intent(own())]) == [None]
         assert not reader.takes([b"x"])
-        await until(lambda: not exists(reader.pid))
+        await until(lambda: not exists(process.pid))

@@ -27,6 +27,12 @@ def merges_of(daemon: Daemon) -> MergesBeside:
     return daemon.lanes._shop.reader.merges
 
 
+async def written(merges: MergesBeside) -> None:
+    """Wait for the merges under way."""
+    for merge in merges.under_way:
+        await asyncio.to_thread(merges.wait, merge)
+
+
 async def lists(bench: Workbench) -> list[int]:
     """How many manifests each snapshot of the table lists."""
     metadata = await bench.metadata()
@@ -41,8 +47,7 @@ async def test_merges_are_taken_over_and_nothing_is_lost(version: int) -> None:
         await bench.commit(create(properties=PROPERTIES, format_version=version))
         for number in range(20):
             assert isinstance(await bench.commit(append(f"f{number:02d}")), Committed)
-            for merge in merges_of(daemon).under_way:
-                merges_of(daemon).wait(merge)
+            await written(merges_of(daemon))
         assert await bench.live() == [f"f{number:02d}" for number in range(20)]
         counts = await lists(bench)
     assert max(counts) <= 6
@@ -55,8 +60,7 @@ async def test_files_of_a_manifest_that_was_merged_beside_can_be_removed() -> No
         await bench.commit(create(properties=PROPERTIES))
         for number in range(8):
             await bench.commit(append(f"f{number}", f"g{number}"))
-            for merge in merges_of(daemon).under_way:
-                merges_of(daemon).wait(merge)
+            await written(merges_of(daemon))
         assert isinstance(await bench.commit(delete("f0", "g3", "f7")), Committed)
         await bench.commit(append("h"))
         expected = sorted({f"{kind}{n}" for n in range(8) for kind in "fg"} - {"f0", "g3", "f7"} | {"h"})
@@ -88,8 +92,7 @@ async def test_parts_of_a_merge_that_came_too_late_are_merged_again() -> None:
             await bench.commit(delete(f"f{number}"))
         for number in range(10, 20):
             await bench.commit(append(f"f{number}"))
-            for merge in merges_of(daemon).under_way:
-                merges_of(daemon).wait(merge)
+            await written(merges_of(daemon))
         await bench.commit(append("last"))
         assert await bench.live() == ["f10", *(f"f{n}" for n in range(11, 20)), "f3", "last"]
         assert (await lists(bench))[-1] <= 6
@@ -102,8 +105,7 @@ async def test_a_merge_that_was_not_taken_over_for_long_is_forgotten(monkeypatch
         await bench.commit(create(properties=PROPERTIES))
         for number in range(4):
             await bench.commit(append(f"f{number}"))
-            for merge in merges_of(daemon).under_way:
-                merges_of(daemon).wait(merge)
+            await written(merges_of(daemon))
         found = merges_of(daemon)
         waiting = [merge for merge in found._order if found.find(merge.parts[0]) is not None]
         assert waiting
@@ -129,8 +131,7 @@ async def test_all_but_the_last_merges_that_were_taken_over_are_forgotten(monkey
         for number in range(20):
             await bench.commit(append(f"f{number}"))
             begun |= set(merges._merges)
-            for merge in merges.under_way:
-                await asyncio.to_thread(merges.wait, merge)
+            await written(merges)
         assert len(begun) > 12
         assert len(merges._taken) == 2
         assert len(merges._order) <= 1
