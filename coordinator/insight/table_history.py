@@ -7,10 +7,10 @@ from typing import Final
 
 import msgspec
 
+from firn.coordinator.journal.lookups import snapshots_made
 from firn.model.errors import CorruptFile, NotFound
 from firn.model.journal import Segment
 from firn.model.metadata import TableMetadata
-from firn.model.outcome import Committed
 from firn.model.snapshot import Snapshot
 from firn.storage.journal import JournalFiles
 
@@ -60,10 +60,9 @@ def _made(journal: JournalFiles, head: str | None, wanted: set[int]) -> dict[int
             if position >= SEGMENTS_MAX or wanted <= found.keys():
                 break
             for decided in segment.decided:
-                outcome = decided.outcome
-                if isinstance(outcome, Committed) and outcome.snapshot_id in wanted:
+                for snapshot_id in wanted & snapshots_made(decided, table=segment.batch.table):
                     made = Made(intent_id=decided.intent_id, operation=decided.operation, writer=decided.writer)
-                    found.setdefault(outcome.snapshot_id, []).append(made)
+                    found.setdefault(snapshot_id, []).append(made)
     except (NotFound, CorruptFile):
         return found  # the snapshots are told all the same; `firn fsck` says what is wrong with the journal
     return found

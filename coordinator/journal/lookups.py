@@ -81,12 +81,18 @@ def find_snapshot(
 
 def makes(decided: Decided, snapshot_id: int, *, table: str) -> bool:
     """Whether an intent, or a member of one, made the table's snapshot, and did not only point a branch at it."""
-    return any(
-        effect.snapshot_id == snapshot_id
+    return snapshot_id in snapshots_made(decided, table=table)
+
+
+def snapshots_made(decided: Decided, *, table: str) -> set[int]:
+    """The table's snapshots that an intent, or members of one, made and did not only point a branch at."""
+    return {
+        effect.snapshot_id
+        for effect in effects_on(table, decided)
+        if effect.snapshot_id is not None
         and effect.sequence_number is not None
         and (effect.operation not in {"cherry-pick", "publish"} or "picked-snapshot-id" in effect.details)
-        for effect in effects_on(table, decided)
-    )
+    }
 
 
 def walk_back(

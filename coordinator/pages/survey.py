@@ -145,7 +145,10 @@ class Survey:
 
     async def table(self, name: str) -> TablePage:
         """One table. Raises NotFound, and Unavailable when ZooKeeper does not answer."""
-        pointer = (await self._pointers.read_cached(name)).pointer
+        try:
+            pointer = (await self._pointers.read_cached(name)).pointer
+        except NotFound as error:
+            raise NotFound(f"there is no table or view {name!r}, and never was one") from error
         shard = shard_of(name, shards=self._shards)
         owner = (await self._membership.owners()).get(shard)
         told = await notices(self._membership)

@@ -6,6 +6,7 @@ import pytest
 
 from firn.coordinator.client.intents import new_intent_id
 from firn.model.intent import Append, ContentFile
+from firn.model.operations.refs import CreateBranch
 from tests.unit.coordinator.cli.cli_bench import CliBench
 from tests.unit.coordinator.workbench import SCHEMA, TABLE, append, create, delete, path_of, replace
 
@@ -104,12 +105,18 @@ async def test_history_names_the_intents_and_writers_of_each_snapshot():
         base = await bench.commit(first)
         assert base.snapshot_id is not None
         second = replace(["a", "b"], ["ab"], base=base.snapshot_id, rows=20, writer="compactor")
-        await bench.commit(second)
+        replaced = await bench.commit(second)
+        assert replaced.snapshot_id is not None
+        pointing = CreateBranch(
+            intent_id=new_intent_id(), table=TABLE, ref_name="audit", snapshot_id=replaced.snapshot_id
+        )
+        await bench.commit(pointing)
     document = (await bench.firn("table", "history", TABLE, "--json")).json
     assert [item["operation"] for item in document] == ["replace", "append"]
-    assert [item["intents"][0]["intent-id"] for item in document] == [second.intent_id, first.intent_id]
+    made = [[one["intent-id"] for one in item["intents"]] for item in document]
+    assert made == [[second.intent_id], [first.intent_id]], "who only points a branch at a snapshot has not made it"
     assert [item["intents"][0].get("writer") for item in document] == ["compactor", "etl-1"]
-    assert document[0]["refs"] == ["main"]
+    assert document[0]["refs"] == ["main", "audit"]
     human = await bench.firn("table", "history", TABLE, "--limit", "1")
     assert "+1/-2" in human.out
     assert "1 older snapshot not shown" in human.out

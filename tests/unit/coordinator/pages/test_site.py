@@ -130,7 +130,7 @@ async def test_a_trace_is_a_link_to_where_traces_are_shown() -> None:
 
 async def test_what_is_not_there_is_said_so() -> None:
     async with browsing(Workbench(http_port=0)) as browser:
-        assert "Not found" in await text_of(browser, "/tables/no.such", status=404)
+        assert "there is no table or view" in await text_of(browser, "/tables/no.such", status=404)
         for path in ("/static/../site.py", "/static/site.py", "/static/%2e%2e/site.py"):
             async with browser.get(path) as answer:
                 assert answer.status == 404
