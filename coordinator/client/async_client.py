@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
@@ -32,7 +32,9 @@ class AsyncTicket:
     """One submitted intent. It can be waited for as often as one likes, by anybody on the client's event loop."""
 
     def __init__(self, waiting: Waiting) -> None:
+        assert isinstance(waiting.answer, asyncio.Future)
         self._waiting = waiting
+        self._answer: asyncio.Future[Answer] = waiting.answer
 
     @property
     def intent_id(self) -> str:
@@ -42,22 +44,20 @@ class AsyncTicket:
     @property
     def done(self) -> bool:
         """Whether `result` returns at once."""
-        return self._waiting.answer.done()
+        return self._answer.done()
 
     @property
     def attempts(self) -> int:
         """How often it has been submitted."""
         return self._waiting.attempts
 
-    def when_done(self, tell: Callable[[Answer], None]) -> None:
-        """Call `tell` on the event loop once `result` returns at once."""
-        self._waiting.answer.add_done_callback(lambda answer: tell(answer.result()))
-
     async def result(self, timeout: float | None = None) -> Answer:
         """The outcome, waited for up to `timeout` seconds; `Unknown` after that, and the client goes on trying."""
-        answer = self._waiting.answer
-        done, _ = await asyncio.wait([answer], timeout=timeout)
-        return answer.result() if done else self._waiting.unknown(f"no outcome within {timeout:g} s")
+        if not self._answer.done():
+            await asyncio.wait([self._answer], timeout=timeout)
+        return (
+            self._answer.result() if self._answer.done() else self._waiting.unknown(f"no outcome within {timeout:g} s")
+        )
 
     async def committed(self, timeout: float | None = None) -> Committed:
         """As `result`, for those who expect a commit: raises `RejectedError` or `UnknownOutcome` otherwise."""
@@ -90,6 +90,11 @@ class AsyncClient(Operations[Coroutine[Any, Any, AsyncTicket]]):
         )
 
     @property
+    def delivery(self) -> Delivery:
+        """What submits, for a client that is built upon this one."""
+        return self._delivery
+
+    @property
     def unresolved(self) -> int:
         """Intents without an outcome."""
         return self._delivery.unresolved
@@ -100,7 +105,8 @@ class AsyncClient(Operations[Coroutine[Any, Any, AsyncTicket]]):
         Returns after the first attempt, even if Redis did not take it: the client goes on. Raises InvalidIntent when
         no daemon could answer it, Misconfigured when Redis does not let the client in, Unavailable after `close`.
         """
-        return AsyncTicket(await self._delivery.submit(intent))
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        return AsyncTicket(await self._delivery.submit(self._delivery.prepare(intent, answer)))
 
     async def dry_run(self, *intents: Intent) -> list[Forecast]:
         """What would become of intents now, and why; nothing is submitted. `Intents` makes them without submitting.

@@ -14,6 +14,7 @@ import logging
 import time
 import uuid
 from collections.abc import Sequence
+from concurrent.futures import Future as ThreadsFuture
 from typing import Final
 
 import msgspec
@@ -41,8 +42,8 @@ READ_RETRY_S: Final = (0.05, 0.1, 0.2, 0.5, 1.0)
 SEND_RETRY_S: Final = 0.1
 """First wait after a submission that Redis refused or did not answer; it doubles up to `RESUBMIT_AFTER_S`."""
 
-SENDS_MAX: Final = 16
-"""Commands under way at once: each takes a connection."""
+LOOKUPS_MAX: Final = 16
+"""Outcomes that are looked for at once: each takes a connection."""
 
 RESUBMIT_BATCH_MAX: Final = 512
 """Intents looked at in one round of resubmission; the longest waiting come first."""
@@ -57,16 +58,20 @@ _log: Final = logging.getLogger(__name__)  # not structlog: unasked, a library p
 _SETTINGS: Final = msgspec.json.Decoder(SharedSettings)
 
 
+AnswerFuture = asyncio.Future[Answer] | ThreadsFuture[Answer]
+"""What an event loop waits for, or threads; who submits chooses."""
+
+
 class Waiting:
     """An intent without an outcome. `answer` gets the outcome, or `Unknown` when the client is closed first."""
 
-    def __init__(self, intent: Intent, *, payload: bytes, delay_s: float) -> None:
+    def __init__(self, intent: Intent, answer: AnswerFuture, *, payload: bytes, delay_s: float) -> None:
         self.intent_id = intent.intent_id
         self.table = intent.table
         self.payload = payload
         self.digest = intent.digest
         self.epoch_of = None if intent.writer_sequence is None else (intent.table, intent.writer or "")
-        self.answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self.answer = answer
         self.attempts = 0
         self.failures = 0
         """Submissions in a row that Redis refused or did not answer."""
@@ -112,7 +117,7 @@ class Delivery:
         self.reply_to = f"{streams.names.replies}{uuid.uuid4().hex}"
         self._resubmit_after_s = resubmit_after_s
         self._room = asyncio.Semaphore(unresolved_max)
-        self._sends = asyncio.Semaphore(SENDS_MAX)
+        self._lookups = asyncio.Semaphore(LOOKUPS_MAX)
         self._waiting: dict[str, Waiting] = {}
         self._last_epochs: dict[tuple[str, str], Waiting] = {}
         self._wanted = asyncio.Event()
@@ -131,27 +136,33 @@ class Delivery:
         """Intents without an outcome."""
         return len(self._waiting)
 
-    async def submit(self, intent: Intent) -> Waiting:
-        """Send an intent, as often as it takes; waits while too many are unresolved.
+    def prepare(self, intent: Intent, answer: AnswerFuture) -> Waiting:
+        """An intent as it will be sent, to be given to `submit`; on any thread.
 
-        Returns after the first attempt, whether or not Redis took it. Raises InvalidIntent for what no daemon could
-        answer or what is too large, Misconfigured when Redis does not let this client in.
+        Raises InvalidIntent for what no daemon could answer or what is too large.
         """
         intent = sealed(intent, reply_to=self.reply_to)
-        self._check_open()
-        known = self._waiting.get(intent.intent_id)
-        if known is not None:
-            if known.digest != intent.digest:
-                raise InvalidIntent("this id is another intent's", rule="intent-id-reuse", where="intent-id")
-            return known
         payload = encode_intent(intent)
         check_payload(payload, bytes_max=PAYLOAD_BYTES_MAX)
-        waiting = Waiting(intent, payload=payload, delay_s=self._resubmit_after_s)
+        return Waiting(intent, answer, payload=payload, delay_s=self._resubmit_after_s)
+
+    async def submit(self, waiting: Waiting) -> Waiting:
+        """Send an intent, as often as it takes; waits while too many are unresolved.
+
+        Returns after the first attempt, whether or not Redis took it; what is under way already under this id, if
+        anything is. Raises Misconfigured when Redis does not let this client in.
+        """
+        self._check_open()
+        known = self._waiting.get(waiting.intent_id)
+        if known is not None:
+            if known.digest != waiting.digest:
+                raise InvalidIntent("this id is another intent's", rule="intent-id-reuse", where="intent-id")
+            return known
         await self._room.acquire()
-        if self._closed or intent.intent_id in self._waiting:  # while this waited for room
+        if self._closed or waiting.intent_id in self._waiting:  # while this waited for room
             self._room.release()
             self._check_open()
-            return self._waiting[intent.intent_id]
+            return self._waiting[waiting.intent_id]
         self._enter(waiting)
         if not waiting.held:
             try:
@@ -214,13 +225,12 @@ class Delivery:
         """One attempt. What Redis does not take, or may not have taken, is tried again by `_watch`."""
         waiting.sending = True
         try:
-            async with self._sends:
-                if waiting.answer.done():
-                    return
-                shards = self._shards or await self._read_shards()
-                shard = shard_of(waiting.table, shards=shards)
-                waiting.attempts += 1
-                waiting.entry = shard, await self._streams.submit(shard, waiting.payload)
+            shards = self._shards or await self._read_shards()
+            if waiting.answer.done():
+                return
+            shard = shard_of(waiting.table, shards=shards)
+            waiting.attempts += 1
+            waiting.entry = shard, await self._streams.submit(shard, waiting.payload)
             waiting.failures, waiting.entry_at = 0, time.monotonic()
         except (Unavailable, OSError) as error:
             waiting.failures += 1
@@ -324,7 +334,7 @@ class Delivery:
     async def _settle_or_send(self, waiting: Waiting, *, shards: int) -> None:
         queued = waiting.entry if waiting.entry and waiting.entry[0] == shard_of(waiting.table, shards=shards) else None
         try:
-            async with self._sends:
+            async with self._lookups:
                 outcome = await self.outcome(waiting.intent_id)
                 stands = outcome is None and queued is not None and await self._streams.holds(*queued)
         except (FirnError, OSError) as error:

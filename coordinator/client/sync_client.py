@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import os
-import selectors
 import threading
 import weakref
 from collections.abc import Callable, Coroutine
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import Future
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
 from firn.coordinator.client.address import addressed
-from firn.coordinator.client.answers import Answer, Unknown, committed
-from firn.coordinator.client.async_client import AsyncClient, AsyncTicket
+from firn.coordinator.client.answers import Answer, committed
+from firn.coordinator.client.async_client import AsyncClient
+from firn.coordinator.client.delivery import Waiting
+from firn.coordinator.client.engine import Engine
 from firn.coordinator.client.operations import Operations
 from firn.coordinator.client.options import ClientOptions
 from firn.coordinator.client.reservations import AsyncReservation, ReservationOptions, SyncReservation
@@ -29,24 +28,20 @@ from firn.model.outcome import Committed, Outcome
 if TYPE_CHECKING:
     from firn.coordinator.insight.dry_run import Forecast
 
-CLOSE_TIMEOUT_S: Final = 5.0
-
-_Result = TypeVar("_Result")
-
 
 class Ticket:
     """One submitted intent. Any thread of the process that submitted it can wait for it, as often as it likes."""
 
-    def __init__(self, intent: Intent, answer: Future[Answer], attempts: Callable[[], int]) -> None:
-        self._intent = intent
-        self._answer = answer
-        self._attempts = attempts
+    def __init__(self, waiting: Waiting) -> None:
+        assert isinstance(waiting.answer, Future)
+        self._waiting = waiting
+        self._answer: Future[Answer] = waiting.answer
         self._process = os.getpid()
 
     @property
     def intent_id(self) -> str:
         """Keep it to ask for the outcome later, or to submit the same intent from another process."""
-        return self._intent.intent_id
+        return self._waiting.intent_id
 
     @property
     def done(self) -> bool:
@@ -59,20 +54,15 @@ class Ticket:
         `Unknown` at once in a process forked from the one that submitted: ask `Client.outcome`.
         """
         if not self._answer.done() and os.getpid() != self._process:
-            return self._unknown("another process submitted it")
+            return self._waiting.unknown("another process submitted it")
         try:
             return self._answer.result(timeout)
         except TimeoutError:
-            return self._unknown(f"no outcome within {timeout:g} s")
+            return self._waiting.unknown(f"no outcome within {timeout:g} s")
 
     def committed(self, timeout: float | None = None) -> Committed:
         """As `result`, for those who expect a commit: raises `RejectedError` or `UnknownOutcome` otherwise."""
         return committed(self.result(timeout))
-
-    def _unknown(self, reason: str) -> Unknown:
-        return Unknown(
-            intent_id=self._intent.intent_id, table=self._intent.table, reason=reason, attempts=self._attempts()
-        )
 
 
 class Client(Operations[Ticket]):
@@ -88,7 +78,7 @@ class Client(Operations[Ticket]):
     def __init__(self, url: str | None = None, **options: Unpack[ClientOptions]) -> None:
         self._url, self._options = addressed(url, options)
         self._lock = threading.Lock()
-        self._engine: _Engine | None = None
+        self._engine: Engine | None = None
         self._closed = False
         _clients.add(self)
 
@@ -98,7 +88,7 @@ class Client(Operations[Ticket]):
         Returns after the first attempt, even if Redis did not take it: the client goes on. Raises InvalidIntent when
         no daemon could answer it, Misconfigured when Redis does not let the client in, Unavailable after `close`.
         """
-        return self._running().submit(intent)
+        return Ticket(self._running().submit(intent))
 
     def dry_run(self, *intents: Intent) -> list[Forecast]:
         """What would become of intents now, and why; nothing is submitted. As `AsyncClient.dry_run`."""
@@ -150,12 +140,12 @@ class Client(Operations[Ticket]):
     def __reduce__(self) -> tuple[Any, ...]:
         return _connected, (self._url, self._options)
 
-    def _running(self) -> _Engine:
+    def _running(self) -> Engine:
         with self._lock:
             if self._closed:
                 raise Unavailable("the client is closed")
             if self._engine is None:
-                self._engine = _Engine(self._url, self._options)
+                self._engine = Engine(self._url, self._options)
             return self._engine
 
     def forget_parent(self) -> None:
@@ -169,89 +159,12 @@ class Client(Operations[Ticket]):
             self._engine = None
 
 
-class _Engine:
-    """A thread with an event loop and an `AsyncClient` on it."""
-
-    def __init__(self, url: str, options: ClientOptions) -> None:
-        # A selector without a kernel object: a forked child could otherwise take the parent's sockets off it.
-        self._loop = asyncio.SelectorEventLoop(selectors.PollSelector())
-        self._lock = threading.Lock()
-        self._ended = False
-        self._thread = threading.Thread(target=self._run, name="firn-client", daemon=True)
-        self._thread.start()
-        try:
-            self._client = self._wait(_opened(url, options))
-        except BaseException:
-            self._end()
-            raise
-
-    def submit(self, intent: Intent) -> Ticket:
-        answer: Future[Answer] = Future()
-        answer.set_running_or_notify_cancel()
-
-        async def submit() -> AsyncTicket:
-            ticket = await self._client.submit(intent)
-            ticket.when_done(answer.set_result)
-            return ticket
-
-        ticket = self._wait(submit())
-        return Ticket(intent, answer, lambda: ticket.attempts)
-
-    def call(self, work: Callable[[AsyncClient], Coroutine[Any, Any, _Result]]) -> _Result:
-        """Do something with the client; what it raises is raised here."""
-        return self._wait(work(self._client))
-
-    def close(self) -> None:
-        with contextlib.suppress(TimeoutError):
-            asyncio.run_coroutine_threadsafe(self._client.close(), self._loop).result(CLOSE_TIMEOUT_S)
-        self._end()
-
-    def _wait(self, work: Coroutine[Any, Any, _Result]) -> _Result:
-        assert threading.current_thread() is not self._thread
-        with self._lock:
-            if self._ended:
-                work.close()
-                raise Unavailable("the client is closed")
-            future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        try:
-            return future.result()
-        except CancelledError:
-            raise Unavailable("the client was closed meanwhile") from None
-        except BaseException:
-            future.cancel()  # KeyboardInterrupt: nobody waits for it any more
-            raise
-
-    def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        try:
-            self._loop.run_forever()
-        finally:
-            tasks = asyncio.all_tasks(self._loop)
-            for task in tasks:
-                task.cancel()
-            self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
-            self._loop.run_until_complete(self._loop.shutdown_default_executor())
-            self._loop.close()
-
-    def _end(self) -> None:
-        with self._lock:
-            if self._ended:
-                return
-            self._ended = True
-            self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(CLOSE_TIMEOUT_S)
-
-
-async def _opened(url: str, options: ClientOptions) -> AsyncClient:
-    return AsyncClient(url, **options)
-
-
 def _connected(url: str, options: ClientOptions) -> Client:
     return Client(url, **options)
 
 
 _clients: Final[weakref.WeakSet[Client]] = weakref.WeakSet()
-_parents: Final[list[_Engine]] = []
+_parents: Final[list[Engine]] = []
 
 
 def _after_fork() -> None:

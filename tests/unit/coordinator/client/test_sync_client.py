@@ -6,15 +6,18 @@ import asyncio
 import gc
 import os
 import pickle
+import signal
+import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
-from firn import Client, Committed, Rejected, RejectedError, Ticket, Unknown
+from firn import AsyncClient, Client, Committed, Rejected, RejectedError, Ticket, Unknown
 from firn.model.errors import InvalidIntent, Misconfigured, Unavailable
-from tests.unit.coordinator.workbench import SCHEMA, TABLE, Workbench, content_file, path_of
+from firn.model.intent import digest_of
+from tests.unit.coordinator.workbench import SCHEMA, TABLE, Workbench, append, content_file, path_of
 
 
 class OnLoop:
@@ -90,6 +93,40 @@ async def test_many_threads_share_a_client_and_many_tickets_one_thread() -> None
         await asyncio.to_thread(script)
     await asyncio.to_thread(client.close)
     assert len(await bench.live()) == 200
+
+
+async def test_an_intent_that_two_threads_submit_is_one() -> None:
+    bench = Workbench()
+    intent, client = append("a"), client_of(bench)
+
+    def script() -> None:
+        with client, ThreadPoolExecutor(8) as pool:
+            client.create_table(TABLE, SCHEMA).committed(10)
+            outcomes = [ticket.committed(10) for ticket in pool.map(client.submit, [intent] * 8)]
+            assert outcomes == outcomes[:1] * 8
+            with pytest.raises(InvalidIntent, match="digest"):
+                client.submit(append("b", digest=digest_of(intent)))
+
+    async with bench.daemon():
+        await asyncio.to_thread(script)
+    assert await bench.live() == ["a"]
+
+
+def test_an_interrupted_submission_is_given_up_and_the_client_works_on() -> None:
+    """Redis takes the connection and says nothing, until somebody presses Ctrl-C."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        client = Client(f"redis://127.0.0.1:{silent.getsockname()[1]}/0")
+        presses = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+        presses.start()
+        with pytest.raises(KeyboardInterrupt):
+            client.append(TABLE, [content_file("a")])
+        assert client._running().call(unresolved) == 0
+        client.close()
+    assert client_threads() == []
+
+
+async def unresolved(client: AsyncClient) -> int:
+    return client.unresolved
 
 
 async def test_without_a_daemon_the_answer_is_unknown_and_waiting_again_helps() -> None:
