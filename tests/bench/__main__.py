@@ -13,6 +13,7 @@ import msgspec
 from rich.console import Console
 
 from tests.bench.backlog import backlog_batching_peer, backlog_encoded, backlog_json
+from tests.bench.client_echo import client_echo
 from tests.bench.cost_growth import cost_growth
 from tests.bench.echo_ceiling import writers_64_echo
 from tests.bench.floors import floors
@@ -36,6 +37,7 @@ ROWS: dict[str, Callable[[Options], list[Measurement]]] = {
     "writers-16": writers_16,
     "writers-16-java": writers_16_java,
     "writers-64-echo": writers_64_echo,
+    "client-echo": client_echo,
     "backlog-json": backlog_json,
     "backlog-encoded": backlog_encoded,
     "backlog-batching-peer": backlog_batching_peer,

@@ -6,6 +6,7 @@ Python can be faster on this machine with these writers.
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from typing import Any
 
@@ -25,7 +26,8 @@ class _Letter(msgspec.Struct, rename="kebab"):
 def serve(redis_url: str, stream: str) -> None:
     """Answer for ever."""
     client = redis.Redis.from_url(redis_url, socket_timeout=60)
-    client.xgroup_create(stream, GROUP, id="0", mkstream=True)
+    with contextlib.suppress(redis.ResponseError):  # another has been here before
+        client.xgroup_create(stream, GROUP, id="0", mkstream=True)
     decoder = msgspec.json.Decoder(_Letter)
     print("ready", flush=True)
     while True:
@@ -40,7 +42,8 @@ def serve(redis_url: str, stream: str) -> None:
 
 
 def _answer(intent_id: str) -> bytes:
-    return b'{"status":"committed","intent-id":"' + intent_id.encode() + b'","table":"bench.echo","snapshot-id":1}'
+    outcome = b'","table":"bench.echo","snapshot-id":1,"batch":"echo","latency-ms":0}'
+    return b'{"status":"committed","intent-id":"' + intent_id.encode() + outcome
 
 
 if __name__ == "__main__":

@@ -23,10 +23,10 @@ PEER = "the echo ceiling: same writers, a loop that only takes, answers and ackn
 def writers_64_echo(options: Options) -> list[Measurement]:
     """Commits a second, between two measurements of the ceiling."""
     with deployment() as firn:
-        before = _echo(firn.redis_url, "echo-before", seconds=options.seconds / 2)
+        before = echo(firn.redis_url, "echo-before", writers=WRITERS, seconds=options.seconds / 2)
         ours = firn.drive("bench.writers", writers=WRITERS, seconds=options.seconds)
         batch = firn.daemon.intents_per_batch()
-        after = _echo(firn.redis_url, "echo-after", seconds=options.seconds / 2)
+        after = echo(firn.redis_url, "echo-after", writers=WRITERS, seconds=options.seconds / 2)
     assert ours.committed, ours.first_failure
     p50, p99 = median(ours.latencies_ms), percentile(ours.latencies_ms, 99)
     row = measured(
@@ -42,19 +42,22 @@ def writers_64_echo(options: Options) -> list[Measurement]:
     return [row, latency]
 
 
-def _echo(redis_url: str, prefix: str, *, seconds: float) -> lean_writers.Result:
+def echo(redis_url: str, prefix: str, *, writers: int, seconds: float) -> lean_writers.Result:
+    """What lean writers of one table have when their intents are only answered."""
     plan = lean_writers.Plan(
-        redis_url=redis_url, tables=[(ECHO_TABLE, "/nowhere")], shards=SHARDS_DEFAULT, writers=WRITERS,
+        redis_url=redis_url, tables=[(ECHO_TABLE, "/nowhere")], shards=SHARDS_DEFAULT, writers=writers,
         seconds=seconds, prefix=prefix,
     )  # fmt: skip
-    with _echo_process(redis_url, StreamNames(prefix).intents(shard_of(ECHO_TABLE, shards=SHARDS_DEFAULT))):
+    with answering(redis_url, prefix):
         result = run_program("tests.bench.lean_writers", plan, answer=lean_writers.Result, timeout_s=seconds + 120)
     assert not result.failures, result.first_failure
     return result
 
 
 @contextmanager
-def _echo_process(redis_url: str, stream: str) -> Iterator[None]:
+def answering(redis_url: str, prefix: str) -> Iterator[None]:
+    """Whatever is submitted for `ECHO_TABLE` is answered meanwhile."""
+    stream = StreamNames(prefix).intents(shard_of(ECHO_TABLE, shards=SHARDS_DEFAULT))
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.bench.echo", redis_url, stream], cwd=PROJECT, stdout=subprocess.PIPE
     )
