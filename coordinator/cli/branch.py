@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import click
 
+from firn.coordinator.cli.family import Family
 from firn.coordinator.cli.operating import MAKE, given, metadata_of, operating, ref_of_table, snapshot_named
 from firn.coordinator.cli.output import Column
 from firn.coordinator.cli.reach import Reach, reaching
@@ -47,12 +48,12 @@ def _retention(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-@click.group()
+@click.group(cls=Family)
 def branch() -> None:
     """Branches: list, create, move, fast-forward, rename, remove, and how long they are kept."""
 
 
-@click.group()
+@click.group(cls=Family)
 def tag() -> None:
     """Tags: list, create, move, remove, and how long they are kept."""
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from firn.coordinator.cli.family import Family
 from firn.coordinator.cli.output import Output
 from firn.coordinator.cli.reach import settings_for
 from firn.coordinator.config import load_settings, redacted
@@ -19,7 +20,7 @@ CONFIG_OPTION = click.option(
 JSON_OPTION = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
-@click.group()
+@click.group(cls=Family)
 def config() -> None:
     """Check the settings, or show those in force."""
 

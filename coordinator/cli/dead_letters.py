@@ -12,6 +12,7 @@ import msgspec
 
 from firn.coordinator.cli.answers import advice, answer_to, reason
 from firn.coordinator.cli.exits import EXIT_NO, EXIT_OK, EXIT_UNAVAILABLE
+from firn.coordinator.cli.family import Family
 from firn.coordinator.cli.output import Column, complain
 from firn.coordinator.cli.pausing import whoever
 from firn.coordinator.cli.reach import Reach, reaching
@@ -42,7 +43,7 @@ LIMIT_MAX: Final = 10_000
 Letter = tuple[str, DeadLetter]
 
 
-class ListUnlessSaid(click.Group):
+class ListUnlessSaid(Family):
     """A group whose first command is meant where none is named."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import click
 
+from firn.coordinator.cli.family import Family
 from firn.coordinator.cli.operating import MAKE, given, operating, snapshot_named, view_of
 from firn.coordinator.cli.reach import Reach
 from firn.coordinator.client import TableView
@@ -48,7 +49,7 @@ def _checked(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-@click.group()
+@click.group(cls=Family)
 def file() -> None:
     """Data files: append, delete, overwrite, replace; what is staged is not seen until it is published."""
 

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import click
 
+from firn.coordinator.cli.family import Family
 from firn.coordinator.cli.operating import MAKE, metadata_of, operating
 from firn.coordinator.cli.reach import Reach
 from firn.coordinator.cli.short_text import order_of_keys, spec_of_partitions
 from firn.model.intent import Intent
 
 
-@click.group()
+@click.group(cls=Family)
 def partition() -> None:
     """Partition fields: add, remove, rename."""
 
 
-@click.group("sort-order")
+@click.group("sort-order", cls=Family)
 def sort_order() -> None:
     """The order that writers are asked for: set, clear."""
 

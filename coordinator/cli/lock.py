@@ -6,6 +6,7 @@ import click
 import msgspec
 
 from firn.coordinator.cli.exits import EXIT_NO, EXIT_OK
+from firn.coordinator.cli.family import Family
 from firn.coordinator.cli.reach import Reach, reaching
 from firn.coordinator.cli.text import shown, time_of
 from firn.model.errors import NotFound
@@ -13,7 +14,7 @@ from firn.model.identifiers import check_table_name
 from firn.storage.leases import HolderInfo, Leases
 
 
-@click.group()
+@click.group(cls=Family)
 def lock() -> None:
     """Look at a table's lock, or take it away from its holder."""
 

@@ -13,6 +13,7 @@ from typing import Any
 import click
 import msgspec
 
+from firn.coordinator.cli.family import Family
 from firn.coordinator.cli.operating import MAKE, json_of, metadata_of, operating
 from firn.coordinator.cli.reach import Reach, reaching
 from firn.coordinator.cli.short_text import schema_of_columns
@@ -25,7 +26,7 @@ from firn.model.schema_change import SchemaChange, changes_from_json
 from firn.model.type_json import type_from_json
 
 
-@click.group()
+@click.group(cls=Family)
 def schema() -> None:
     """Columns: show, add, drop, rename, widen, document, reorder."""
 

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 import click
 
+from firn.coordinator.cli.family import Family
 from firn.coordinator.cli.operating import MAKE, metadata_of, operating, ref_of_table, snapshot_named
 from firn.coordinator.cli.reach import Reach
 from firn.coordinator.cli.times import Moment
@@ -18,7 +19,7 @@ _EXPECT = click.option(
 )
 
 
-@click.group()
+@click.group(cls=Family)
 def snapshot() -> None:
     """Roll back, set the current snapshot, cherry-pick, publish what was staged."""
 

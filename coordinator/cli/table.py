@@ -7,6 +7,7 @@ from typing import Final, Literal
 import click
 
 from firn.coordinator.cli.changes import Wait, change, schema_of, waiting
+from firn.coordinator.cli.family import Family
 from firn.coordinator.cli.operating import MAKE, key_value, operating
 from firn.coordinator.cli.output import Column
 from firn.coordinator.cli.reach import Reach, reaching
@@ -33,7 +34,7 @@ LIST_COLUMNS: Final = (
 )
 
 
-@click.group()
+@click.group(cls=Family)
 def table() -> None:
     """Create, look at and drop tables."""
 

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import click
 
+from firn.coordinator.cli.family import Family
 from firn.coordinator.cli.operating import MAKE, json_of, key_value, metadata_of, operating, snapshot_named
 from firn.coordinator.cli.output import Column
 from firn.coordinator.cli.reach import Reach, reaching
@@ -16,12 +17,12 @@ from firn.model.intent import Intent
 COLUMNS: Final = (Column("PROPERTY"), Column("VALUE", long=True))
 
 
-@click.group("property")
+@click.group("property", cls=Family)
 def property_group() -> None:
     """Table properties: list, set, unset."""
 
 
-@click.group()
+@click.group(cls=Family)
 def statistics() -> None:
     """Statistics files of snapshots: list, set, remove."""
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 import click
 
 from firn.coordinator.cli.changes import Wait, change, schema_of, waiting
+from firn.coordinator.cli.family import Family
 from firn.coordinator.cli.operating import key_value
 from firn.coordinator.cli.output import Column
 from firn.coordinator.cli.reach import Reach, reaching
@@ -26,7 +27,7 @@ from firn.storage.pointers import Pointer
 LIST_COLUMNS: Final = (Column("VIEW"), Column("VERSION", right=True), Column("LOCATION", long=True))
 
 
-@click.group()
+@click.group(cls=Family)
 def view() -> None:
     """Create, look at, change and drop views."""
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 import click
 
 from firn.coordinator.cli.exits import EXIT_NO, EXIT_OK
+from firn.coordinator.cli.family import Family
 from firn.coordinator.cli.output import Column, complain
 from firn.coordinator.cli.reach import Reach, reaching
 from firn.coordinator.cli.text import one_line, plural, shown, size_of, span_of
@@ -28,7 +29,7 @@ _TABLES: Final = click.argument("tables", nargs=-1, metavar="[TABLE…]")
 _ALL: Final = click.option("--all", "every", is_flag=True, help="All tables.")
 
 
-@click.group("maintain")
+@click.group("maintain", cls=Family)
 def maintain_group() -> None:
     """Maintenance of tables: compaction, deletes, manifests, statistics, expiry, orphans, as each table needs it."""
 

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from firn.coordinator.cli.exits import EXIT_NO, EXIT_OK
+from firn.coordinator.cli.family import Family
 from firn.coordinator.cli.output import Column, complain
 from firn.coordinator.cli.reach import Reach, reaching
 from firn.coordinator.cli.text import one_line, shown, time_of
@@ -40,7 +41,7 @@ _commits_option = click.option(
 )
 
 
-@click.group()
+@click.group(cls=Family)
 def report() -> None:
     """Reports over the journals of all tables, which are kept as an Iceberg table for SQL (firn.commits)."""
 

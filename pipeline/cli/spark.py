@@ -7,6 +7,7 @@ from typing import Any, Final, cast
 import click
 
 from firn.coordinator.cli.exits import EXIT_NO, EXIT_OK
+from firn.coordinator.cli.family import Family
 from firn.coordinator.cli.output import Column
 from firn.coordinator.cli.reach import Reach
 from firn.coordinator.cli.text import shown
@@ -32,7 +33,7 @@ COMMITS_VIEW: Final = "commits"
 ROWS_SHOWN: Final = 100
 
 
-@click.group()
+@click.group(cls=Family)
 def spark() -> None:
     """Spark and maintenance for people who want no code. On this machine, or wherever --master says."""
 

@@ -111,6 +111,12 @@ def test_every_command_and_option_says_what_it_is(name: str, command: click.Comm
     assert all(what for _, what in options(command)), name
 
 
+@pytest.mark.parametrize(("name", "command"), [*leaves(firn, "firn")], ids=str)
+def test_no_list_of_commands_cuts_a_sentence_off(name: str, command: click.Command) -> None:
+    _, _, listed = command.get_help(click.Context(command, info_name=name)).partition("\nCommands:\n")
+    assert "..." not in listed
+
+
 COMMAND_IN_TEXT: Final = re.compile(r"`(firn [a-z][^`]*)`")
 
 
