@@ -14,7 +14,7 @@ import tomllib
 from collections.abc import Mapping
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args, get_origin
 
 import msgspec
 
@@ -174,7 +174,7 @@ def load_settings(path: Path | None = None, environment: Mapping[str, str] | Non
         try:
             members = tomllib.loads(file.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-            raise Misconfigured(f"{file}: {error}") from error
+            raise Misconfigured(f"{file}: {getattr(error, 'strerror', None) or error}") from error
     _check_members(members, source=str(file))
     for variable, text in sorted(environment.items()):
         if not variable.startswith(ENVIRONMENT_PREFIX) or variable in _NOT_SETTINGS:
@@ -204,15 +204,34 @@ def _check_members(members: Mapping[str, Any], *, source: str) -> None:
         kind = _sections().get(section)
         if kind is None:
             raise Misconfigured(f"{source}: there is no section [{section}]; there are {', '.join(_sections())}")
-        try:
-            msgspec.convert(settings, kind)
-        except msgspec.ValidationError as error:
-            raise Misconfigured(f"{source}: [{section}] {_explained(str(error))}") from error
+        if not isinstance(settings, Mapping):
+            raise Misconfigured(f"{source}: {section} is a section: write [{section}], and its settings below")
+        fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
+        for name, value in settings.items():
+            if name not in fields:
+                raise Misconfigured(f"{source}: [{section}] {name}: {_NO_SETTING}")
+            try:
+                msgspec.convert(value, fields[name].type)
+            except msgspec.ValidationError as error:
+                raise Misconfigured(f"{source}: [{section}] {name}: {_wanted(fields[name].type, error)}") from error
 
 
-def _explained(message: str) -> str:
-    text, _, path = message.partition(" - at `$.")
-    return f"{path.rstrip('`')}: {text}" if path else text
+_NO_SETTING: Final = "there is no such setting; firn config show lists them"
+_WANTED: Final[Mapping[Any, str]] = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "a text",
+    str | None: "a text",
+    tuple[str, ...]: "a list of texts",
+}
+
+
+def _wanted(kind: Any, error: msgspec.ValidationError) -> str:
+    """What a setting must be. The value, which may be a secret, is not said."""
+    if get_origin(kind) is Literal:
+        return f"must be one of {', '.join(get_args(kind))}"
+    return f"must be {_WANTED[kind]}" if kind in _WANTED else str(error)
 
 
 def _set_from_environment(members: dict[str, Any], name: str, text: str, *, variable: str) -> None:
@@ -221,14 +240,14 @@ def _set_from_environment(members: dict[str, Any], name: str, text: str, *, vari
     fields = {} if kind is None else {f.encode_name.replace("-", "_"): f for f in msgspec.structs.fields(kind)}
     field = fields.get(setting)
     if field is None:
-        raise Misconfigured(f"{variable}: there is no such setting; firn config show lists them")
+        raise Misconfigured(f"{variable}: {_NO_SETTING}")
     try:
         if field.type == tuple[str, ...]:
             value: Any = tuple(part.strip() for part in text.split(",") if part.strip())
         else:
             value = msgspec.convert(text, field.type, strict=False)
     except msgspec.ValidationError as error:
-        raise Misconfigured(f"{variable}: {error}") from error
+        raise Misconfigured(f"{variable}: {_wanted(field.type, error)}") from error
     members[section] = {**members.get(section, {}), field.encode_name: value}
 
 

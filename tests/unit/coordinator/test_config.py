@@ -45,6 +45,40 @@ def test_a_secret_file_that_cannot_be_used_is_named(
     assert message in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('[http]\nport = "x"', "[http] port: must be a whole number"),
+        ('[log]\nlevel = "loud"', "[log] level: must be one of debug, info, warning, error"),
+        ('[zookeeper]\ntls = "yes"', "[zookeeper] tls: must be true or false"),
+        ('[warehouse]\nallowed = "s3://a"', "[warehouse] allowed: must be a list of texts"),
+        ("[zookeeper]\nauth = 5", "[zookeeper] auth: must be a text"),
+        ('[redis]\nurll = "x"', "[redis] urll: there is no such setting"),
+        ("redis = 5", "redis is a section: write [redis]"),
+        ("[rediss]", "there is no section [rediss]; there are redis, zookeeper,"),
+        ("[redis\nurl = 1", "at line 1, column 7"),
+    ],
+)
+def test_a_file_that_is_wrong_is_told_what_is_wanted(text: str, message: str, tmp_path: Path) -> None:
+    file = tmp_path / "firn.toml"
+    file.write_text(text)
+    with pytest.raises(Misconfigured) as caught:
+        load_settings(file, {})
+    assert str(caught.value).startswith(f"{file}: ")
+    assert message in str(caught.value)
+
+
+def test_a_variable_that_is_wrong_is_told_what_is_wanted_and_not_what_it_is() -> None:
+    for name, value, message in (
+        ("FIRN_HTTP_PORT", CANARY, "must be a whole number"),
+        ("FIRN_LOG_FORMAT", CANARY, "must be one of json, console, auto"),
+        ("FIRN_LIMITS_BATCH_INTENTS_MAX", CANARY, "must be a whole number"),
+    ):
+        with pytest.raises(Misconfigured) as caught:
+            load_settings(environment={name: value})
+        assert str(caught.value) == f"{name}: {message}"
+
+
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.1.2.3", "firn.internal"])
 def test_no_daemon_listens_to_other_machines_without_a_token(host: str) -> None:
     with pytest.raises(Misconfigured, match=r"http\.host.*set http\.token"):
