@@ -35,7 +35,7 @@ from firn.model.errors import (
 )
 from firn.storage.files import FileInfo, check_range, too_large
 from firn.storage.locations import FILE_SCHEME, normalize, scheme_of
-from firn.storage.write_back import begin_writing_back
+from firn.storage.write_back import begin_writing_back, write_piecewise
 
 TEMPORARY_PREFIX: Final = ".firn-"
 """Hidden files with this prefix are of writes that were interrupted; an orphan sweep may take them."""
@@ -236,7 +236,7 @@ class LocalFiles:
         """Write and sync `data` under a hidden name beside `path`; its name. After any error nothing is left."""
         temporary, descriptor = self._open_temporary(location, path)
         try:
-            _write(descriptor, data)
+            write_piecewise(descriptor, data)
             self._fsync(descriptor)
         except OSError as error:
             # The kernel may have dropped the dirty pages with the error: a second fsync would lie. The file is void.
