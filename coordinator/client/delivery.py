@@ -153,16 +153,13 @@ class Delivery:
         anything is. Raises Misconfigured when Redis does not let this client in.
         """
         self._check_open()
-        known = self._waiting.get(waiting.intent_id)
+        known = self._under_way(waiting)
         if known is not None:
-            if known.digest != waiting.digest:
-                raise InvalidIntent("this id is another intent's", rule="intent-id-reuse", where="intent-id")
             return known
         await self._room.acquire()
         if self._closed or waiting.intent_id in self._waiting:  # while this waited for room
             self._room.release()
-            self._check_open()
-            return self._waiting[waiting.intent_id]
+            return await self.submit(waiting)
         self._enter(waiting)
         if not waiting.held:
             try:
@@ -189,6 +186,13 @@ class Delivery:
     def _check_open(self) -> None:
         if self._closed:
             raise Unavailable("the client is closed")
+
+    def _under_way(self, waiting: Waiting) -> Waiting | None:
+        """The same intent, if it was submitted before and has no outcome."""
+        known = self._waiting.get(waiting.intent_id)
+        if known is not None and known.digest != waiting.digest:
+            raise InvalidIntent("this id is another intent's", rule="intent-id-reuse", where="intent-id")
+        return known
 
     def _enter(self, waiting: Waiting) -> None:
         self._waiting[waiting.intent_id] = waiting

@@ -9,7 +9,7 @@ import time
 import msgspec
 import pytest
 
-from firn import AsyncClient, Committed, Rejected, RejectedError, Unknown, UnknownOutcome
+from firn import AsyncClient, AsyncTicket, Committed, Rejected, RejectedError, Unknown, UnknownOutcome
 from firn.coordinator.client.intents import new_intent_id, sealed
 from firn.model.errors import InvalidIntent, Misconfigured, NotFound, Unavailable
 from firn.model.intent import Append, ContentFile, digest_of, encode_intent
@@ -278,6 +278,25 @@ async def test_an_id_with_other_content_is_refused_while_the_first_is_under_way(
         await client.submit(append("a", intent_id=(first := append("a")).intent_id))
         with pytest.raises(InvalidIntent, match="another intent"):
             await client.submit(append("b", intent_id=first.intent_id))
+
+
+async def test_so_it_is_when_both_have_waited_for_room() -> None:
+    bench = Workbench()
+    async with client_of(bench, unresolved_max=2) as client:
+        async with bench.daemon():
+            await created(client)
+        for name in ("x", "y"):  # decided in one batch, so that there is room for both at once
+            await client.append(TABLE, [content_file(name)])
+        first = append("a")
+        other = append("b", intent_id=first.intent_id)
+        both = [asyncio.create_task(client.submit(intent)) for intent in (first, other)]
+        await asyncio.sleep(0.05)
+        async with bench.daemon():
+            ticket, refused = await asyncio.wait_for(asyncio.gather(*both, return_exceptions=True), 10)
+            assert isinstance(refused, InvalidIntent)
+            assert isinstance(ticket, AsyncTicket)
+            await ticket.committed(10)
+    assert await bench.live() == ["a", "x", "y"]
 
 
 async def test_what_no_daemon_could_answer_is_refused_at_once() -> None:
