@@ -104,6 +104,12 @@ def test_files_that_are_named_exist(path: Path) -> None:
         assert (ROOT / name).exists(), f"there is no {name}"
 
 
+def test_the_design_says_what_each_folder_is_for() -> None:
+    design = (DOCS / "design.md").read_text(encoding="utf-8")
+    folders = [path.parent.name for path in (ROOT / "coordinator").glob("*/__init__.py")]
+    assert [name for name in folders if f"`{name}/`" not in design] == []
+
+
 def test_console_blocks_are_told_apart_from_their_output(tmp_path: Path) -> None:
     source = tmp_path / "page.md"
     source.write_text("# A b\n\n<!-- test: exits with 1 -->\n```console\n$ one \\\n  two\nout\n$ three\n```\n# A b\n")
