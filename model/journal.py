@@ -107,6 +107,10 @@ class Checkpoint(_Record, frozen=True, kw_only=True, tag="checkpoint"):
     writers: dict[str, tuple[int, str, str]]
     """Writer → last sequence, its intent id, its segment."""
     newest_entry_ms: int
+    """The queue's clock when the last of all intents decided so far was added."""
+    older_id_ms: int | None = None
+    """No id decided before those that are listed says a later time of its own; -1 where there is none, None where
+    that is not known."""
     landmarks: dict[str, Landmark] = {}
     """Who made which change (`firn.model.landmark`) after the previous checkpoint and before this segment."""
 

@@ -2,8 +2,9 @@
 
 Memory holds the intents that were decided since the last checkpoint, and of the `Limits.dedupe_intents_max` before
 them in which checkpoint they stand. For an older one the journal's checkpoints are read backwards, but only when the id
-itself is older than what memory has let go (a new intent's never is), so in normal work no file is read. Nothing is
-ever forgotten: a duplicate gets its first outcome, however late it comes.
+itself is older than what memory has let go. A new intent's is not, also when other writers' clocks are ahead: the ids
+that say a later time than when they were queued stay in memory until that time has come. So in normal work no file is
+read. Nothing is ever forgotten: a duplicate gets its first outcome, however late it comes.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from firn.coordinator.journal.decided_ids import DecidedIds
+from firn.coordinator.journal.decided_ids import DecidedIds, ListedIds, ids_ahead
 from firn.coordinator.journal.landmarks import LANDMARKS_MAX, Landmarks, landmarks_of
 from firn.model.errors import CorruptFile
 from firn.model.identifiers import intent_id_ms
@@ -35,6 +36,9 @@ microsecond longer for each of them, and everybody waits for it."""
 
 CHECKPOINTS_KEPT_MIN: Final = 2
 """Checkpoints whose ids stay in memory in any case: intents of one time do not come in the order of their ids."""
+
+LOOK_BEHIND_MS: Final = 60_000
+"""How much further back than wanted is read where times are not exact: for intents that were made a little before."""
 
 RECENT_BYTES: Final = 600
 """What an intent takes that was decided since the last checkpoint, about, with a segment of its own."""
@@ -59,11 +63,14 @@ class Decisions:
         self.newest_entry_ms = 0
         self._recent: dict[str, Known] = {}
         """What was decided since the last checkpoint."""
-        self._older: deque[DecidedIds] = deque()
+        self._older: deque[ListedIds] = deque()
         """What the checkpoints before that list, oldest first."""
-        self._older_ms = -1
-        """The time in the newest of all these ids."""
+        self._ahead: list[DecidedIds] = []
+        """Of the ids that memory has let go those that say a later time than `_forgotten_ms`."""
         self._forgotten_ms = -1
+        """No other id that memory has let go says a later time."""
+        self._listed_ms = -1
+        """No id that any checkpoint lists does."""
         self._last_read: tuple[str, dict[str, Known]] | None = None
         self._segments_since = 0
         # An ordered one: the first of a plain dict is looked for among all that were deleted before it.
@@ -105,9 +112,7 @@ class Decisions:
             count += len(older[1].intents)
             previous = older[0].batch.previous_checkpoint
         if previous is not None:
-            # What lies further back was decided no later than the oldest one read here was queued, give or take the
-            # clock skew that the door lets pass.
-            self._forgotten_ms = chain[-1][1].newest_entry_ms + self._limits.clock_skew_minutes_max * 60_000
+            self._forgotten_ms = self._listed_ms = self._newest_before(chain[-1][1])
         for part, record in reversed(chain):
             self._remember_listed(part, record)
             self.newest_entry_ms = max(self.newest_entry_ms, record.newest_entry_ms)
@@ -163,14 +168,27 @@ class Decisions:
 
     def _remember_listed(self, segment: Segment, checkpoint: Checkpoint) -> None:
         """Keep the ids of a checkpoint, the newest; old ones go when there are too many."""
-        ids = DecidedIds(segment, (intent_id for intent_id, _, _ in checkpoint.intents))
+        ids = ListedIds(segment, checkpoint)
         self._older.append(ids)
-        self._older_ms = max(self._older_ms, ids.newest_ms)
+        self._listed_ms = max(self._listed_ms, ids.newest_ms)
         while len(self._older) > 1 and sum(map(len, self._older)) > self._limits.dedupe_intents_max:
             self._forget_oldest()
 
     def _forget_oldest(self) -> None:
-        self._forgotten_ms = max(self._forgotten_ms, self._older.popleft().newest_ms)
+        ids = self._older.popleft()
+        self._forgotten_ms = max(self._forgotten_ms, ids.queued_ms)
+        ahead = self._ahead if ids.ahead is None else [*self._ahead, ids.ahead]
+        self._ahead = [some for some in ahead if some.newest_ms > self._forgotten_ms]
+
+    def _newest_before(self, checkpoint: Checkpoint) -> int:
+        """The latest time that an id can say which was decided before those that the checkpoint lists.
+
+        An older version did not note it: but all of them were queued no later than its own, and how far ahead of the
+        queue's clock the time in an id may be has a limit.
+        """
+        if checkpoint.older_id_ms is not None:
+            return checkpoint.older_id_ms
+        return checkpoint.newest_entry_ms + self._limits.clock_skew_minutes_max * 60_000
 
     def make_small(self) -> None:
         """Keep no more ids than intents of one time may have: a repeat of an older one is found by reading."""
@@ -180,7 +198,7 @@ class Decisions:
     @property
     def memory(self) -> int:
         """Bytes that the ids take, about."""
-        return len(self._recent) * RECENT_BYTES + sum(ids.memory for ids in self._older)
+        return len(self._recent) * RECENT_BYTES + sum(ids.memory for ids in (*self._older, *self._ahead))
 
     def _listed_at(self, location: str) -> dict[str, Known]:
         """What a checkpoint lists. The last one is at hand until the next segment: repeats come together."""
@@ -213,8 +231,11 @@ class Decisions:
         if intent_id in self._recent:
             return False
         made_ms = intent_id_ms(intent_id)
-        return made_ms > self._forgotten_ms and (
-            made_ms > self._older_ms or not any(intent_id in ids for ids in self._older)
+        return made_ms > self._listed_ms or (made_ms > self._forgotten_ms and not self._lists(intent_id, made_ms))
+
+    def _lists(self, intent_id: str, made_ms: int) -> bool:
+        return any(ids.lists(intent_id, made_ms) for ids in self._older) or any(
+            ids.lists(intent_id, made_ms) for ids in self._ahead
         )
 
     def find(self, intent_id: str) -> Known | None:
@@ -223,26 +244,40 @@ class Decisions:
         if known is not None:
             return known
         made_ms = intent_id_ms(intent_id)
-        if made_ms > max(self._older_ms, self._forgotten_ms):
+        if made_ms > self._listed_ms:
             return None
-        for ids in reversed(self._older):
-            known = self._listed_at(ids.location).get(intent_id) if intent_id in ids else None
+        for ids in (*reversed(self._older), *self._ahead):
+            known = self._listed_at(ids.location).get(intent_id) if ids.lists(intent_id, made_ms) else None
             if known is not None:
                 return known
         return None if made_ms > self._forgotten_ms else self._look_back(intent_id, made_ms)
 
     def _look_back(self, intent_id: str, made_ms: int) -> Known | None:
-        """As `find`, behind what memory knows of."""
+        """As `find`, behind what memory knows of.
+
+        Where that took longer than it should, as where it is not known how far ahead the clocks of writers were, memory
+        knows afterwards what it has to know of what was read, so that it need not be read again for others.
+        """
         location = self._older[0].before if self._older else self.last_checkpoint
-        skew_ms = self._limits.clock_skew_minutes_max * 60_000
+        rest_ms = queued_ms = -1
+        ahead: list[DecidedIds] = []
         while location is not None:
             segment, checkpoint = self._read_checkpoint(location)
-            if checkpoint.newest_entry_ms < made_ms - skew_ms:
-                return None  # everything from here back was queued before this intent was made
             for found, digest, index in checkpoint.intents:
                 if found == intent_id:
                     return Known(digest, checkpoint.segments[index])
+            queued_ms = max(queued_ms, checkpoint.newest_entry_ms)
+            some = ids_ahead(segment, checkpoint)
+            ahead += () if some is None else (some,)
+            rest_ms = self._newest_before(checkpoint)
+            if rest_ms < made_ms - LOOK_BEHIND_MS or (rest_ms < made_ms and checkpoint.older_id_ms is not None):
+                break  # everything from here back was made before this intent
             location = segment.batch.previous_checkpoint
+        else:
+            rest_ms = -1
+        if max(rest_ms, queued_ms) < self._forgotten_ms:
+            self._forgotten_ms = max(rest_ms, queued_ms)
+            self._ahead = [some for some in ahead if some.newest_ms > self._forgotten_ms]
         return None
 
     def _landmark_before(self, key: str) -> Landmark | None:
@@ -303,5 +338,6 @@ class Decisions:
             intents=tuple((intent_id, digest, index[segment]) for intent_id, digest, segment in entries),
             writers=writers,
             newest_entry_ms=max([self.newest_entry_ms, *(d.entry_ms for d in decided)]),
+            older_id_ms=self._listed_ms,
             landmarks=dict(list(self._new_landmarks.items())[-LANDMARKS_MAX:]),
         )

@@ -25,6 +25,7 @@ from tests.bench.named_files import delete_100_of_100k_cold, delete_100_of_100k_
 from tests.bench.one_writer import one_writer
 from tests.bench.options import Options
 from tests.bench.path_index import path_index_bytes
+from tests.bench.restarted import writers_64_restarted
 from tests.bench.slow_store import slow_store
 from tests.bench.snapshots_per_swap import snapshots_per_swap
 from tests.bench.soak import soak
@@ -51,6 +52,7 @@ ROWS: dict[str, Callable[[Options], list[Measurement]]] = {
     "memory-1000-tables": memory_1000_tables,
     "stages": stages,
     "takeover": takeover,
+    "writers-64-restarted": writers_64_restarted,
     "floors": floors,
     "soak": soak,
     "spark-write-10m": spark_write,

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis.strategies import data, integers, permutations
 
 from firn.coordinator.journal import decisions
 from firn.coordinator.journal.decisions import Decisions
@@ -123,6 +126,108 @@ def test_an_id_as_old_as_what_memory_let_go_may_be_known():
     other = id_at(2 * HOUR_MS, 999)
     assert not journal.folded.is_new(other)
     assert journal.folded.find(other) is None
+
+
+def test_a_fold_that_was_just_opened_knows_what_is_new_without_reading():
+    """Otherwise each intent of a busy table is looked for in the checkpoints of an hour after a takeover."""
+    journal, _ = journal_of(70, dedupe_intents_max=20, step_ms=1_000)
+    folded = journal.opened()
+    folded.catch_up(journal.folded.head)
+    journal.files.seen.clear()
+    new = id_at(36_000)
+    assert folded.is_new(new)
+    assert folded.find(new) is None
+    assert not journal.files.seen
+
+
+@pytest.mark.parametrize("reopened", [False, True])
+def test_a_clock_that_is_ahead_makes_nobody_else_look_back(reopened):
+    journal = Journal(limits=Limits(dedupe_intents_max=20))
+    ahead_ms = 30 * 60_000
+    ahead = []
+    for at in range(1, 100):
+        now_ms = at * 60_000
+        ahead.append(id_at(now_ms + ahead_ms, at))
+        journal.decide([id_at(now_ms, at), ahead[-1]], entry_ms=now_ms)
+    folded = journal.folded
+    if reopened:
+        folded = journal.opened()
+        folded.catch_up(journal.folded.head)
+        assert folded.find(id_at(100 * 60_000, 1)) is None  # once: how far ahead they were is not known
+    journal.files.seen.clear()
+    assert all(folded.is_new(id_at(100 * 60_000, number)) for number in range(10))
+    assert all(folded.is_new(id_at(100 * 60_000 + ahead_ms, number)) for number in range(10))
+    assert not journal.files.seen
+    assert not any(folded.is_new(one) for one in ahead)
+    assert [one for one in ahead if folded.find(one) is None] == []
+
+
+def test_ids_ahead_are_let_go_when_their_time_has_come():
+    journal = Journal(limits=Limits(dedupe_intents_max=20))
+    for at in range(1, 400):
+        journal.decide([id_at(at * 60_000, at), id_at((at + 30) * 60_000, at)], entry_ms=at * 60_000)
+    assert sum(map(len, journal.folded._ahead)) < 40
+
+
+def without_times_of_older_ids(journal: Journal) -> None:
+    """The journal as a version wrote it that did not note them."""
+    location = journal.folded.last_checkpoint
+    while location is not None:
+        segment = JournalFiles(journal.files, bytes_max=2**20).read(location)
+        assert segment.checkpoint is not None
+        before = msgspec.structs.replace(segment.checkpoint, older_id_ms=None)
+        journal.files.replace(location, pack_segment(msgspec.structs.replace(segment, checkpoint=before)))
+        location = segment.batch.previous_checkpoint
+
+
+def test_a_journal_of_an_older_version_is_looked_back_into_once():
+    journal, ids = journal_of(400, dedupe_intents_max=20, step_ms=60_000)
+    without_times_of_older_ids(journal)
+    folded = journal.opened()
+    folded.catch_up(journal.folded.head)
+    new = [id_at(201 * 60_000, number) for number in range(10)]
+    assert not folded.is_new(new[0])
+    assert folded.find(new[0]) is None
+    journal.files.seen.clear()
+    assert all(folded.is_new(one) and folded.find(one) is None for one in new)
+    assert not journal.files.seen
+    assert [one for one in ids if folded.find(one) is None] == []
+
+
+@settings(max_examples=150, deadline=None)
+@given(data())
+def test_whatever_clocks_say_nothing_is_taken_for_new_that_was_decided(data):
+    """Clocks ahead and behind, folds opened anew, made small, of either version's journal: against a plain set."""
+    journal = Journal(limits=Limits(dedupe_intents_max=data.draw(integers(1, 40)), clock_skew_minutes_max=2))
+    decided: list[str] = []
+    now_ms, numbers = 600_000, itertools.count()
+
+    def made() -> str:
+        return id_at(now_ms + data.draw(integers(-150_000, 120_000)), next(numbers))
+
+    for _ in range(data.draw(integers(1, 60))):
+        now_ms += data.draw(integers(0, 60_000))
+        ids = [made() for _ in range(data.draw(integers(1, 3)))]
+        journal.decide(ids, entry_ms=now_ms)
+        decided += ids
+        match data.draw(integers(0, 12)):
+            case 0:
+                head, journal.folded = journal.folded.head, journal.opened()
+                journal.folded.catch_up(head)
+            case 1:
+                journal.folded.make_small()
+            case 2:
+                without_times_of_older_ids(journal)
+            case 3:
+                assert journal.folded.find(made()) is None
+            case _:
+                pass
+    for one in data.draw(permutations(decided)):
+        assert not journal.folded.is_new(one)
+        known = journal.folded.find(one)
+        assert known is not None
+        assert known.digest == f"digest of {one}"
+    assert journal.folded.find(made()) is None
 
 
 def test_repeats_of_one_checkpoint_read_it_once():
