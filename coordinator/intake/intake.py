@@ -178,6 +178,7 @@ class Intake:
         reads = self._reader is not None and self._reader.takes([entry.payload or b"" for entry in _entries_of(pages)])
         if not reads and not self._on_their_way:
             await self._hand_over(pages, None)
+            await asyncio.sleep(0)  # lanes first: they may have all that they waited for
             return
         last = self._on_their_way[-1] if self._on_their_way else None
         self._on_their_way.append(asyncio.create_task(self._hand_over(pages, last), name="intake hands over"))

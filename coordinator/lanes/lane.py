@@ -156,7 +156,8 @@ class Lane:
             waited = True
             self._arrived.clear()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._arrived.wait(), wait_s)
+                async with asyncio.timeout(wait_s):
+                    await self._arrived.wait()
         if waited:
             self._gathering.waited(found=found, queued=len(self._queue))
 
@@ -166,7 +167,8 @@ class Lane:
         await self._lock.give_way()
         timeout = self._shop.lease_idle_s if self._lock.has_lease else None
         try:
-            await asyncio.wait_for(self._arrived.wait(), timeout)
+            async with asyncio.timeout(timeout):
+                await self._arrived.wait()
         except TimeoutError:
             await self._lock.let_go()
 
