@@ -100,8 +100,12 @@ class TableState:
     @property
     def memory(self) -> int:
         """Bytes that this takes, about; of a table that is too large to be forgotten only what it can forget."""
-        current = self.current
-        if current is None or self._is_large:
+        return self.decisions.memory if self._is_large else self.whole_memory
+
+    @property
+    def whole_memory(self) -> int:
+        """Bytes that this takes, about."""
+        if self.current is None:
             return self.decisions.memory
         snapshots = 0 if self.metadata is None else len(self.metadata.snapshots)
         heads = sum(len(head.manifests) * MANIFEST_BYTES + head.live.memory for head in self.heads.values())
