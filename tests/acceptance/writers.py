@@ -112,7 +112,7 @@ def _write_file(plan: WriterPlan, view: TableView, number: int, turn: int, *, rn
 
 def _tell(ticket: Ticket, told: Told, *, timeout_s: float) -> None:
     answer = ticket.result(timeout_s)
-    told = msgspec.structs.replace(told, at=time.monotonic(), attempts=ticket._attempts())
+    told = msgspec.structs.replace(told, at=time.monotonic(), attempts=ticket._waiting.attempts)
     match answer:
         case Committed():
             told = msgspec.structs.replace(
