@@ -59,7 +59,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     table_states_bytes_max: int = 64 * 1024 * 1024
     """What is known of tables that are committed to, all of a daemon together, as Python's objects take it, about. Past
     it tables in no particular order are forgotten, and read again with their next batch; those with more than 50 000
-    live files are not, and do not count."""
+    live files are not, and do not count. Tables for which nothing comes any more are kept while there is room for
+    them, whole."""
     journal_bytes_max: int = 256 * 1024 * 1024
     """Size of a journal segment, decompressed, that is read."""
     dedupe_intents_max: int = 50_000

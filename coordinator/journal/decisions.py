@@ -22,7 +22,7 @@ from firn.model.identifiers import intent_id_ms
 from firn.model.journal import Checkpoint, Decided, Segment
 from firn.model.landmark import Landmark
 from firn.model.limits import Limits
-from firn.storage.journal import JournalFiles
+from firn.storage.journal import JournalFiles, sequence_of
 
 CHECKPOINT_SEGMENTS: Final = 256
 """A takeover reads at most this many segments before it meets a checkpoint."""
@@ -57,6 +57,10 @@ class Decisions:
     def __init__(self, journal: JournalFiles, *, limits: Limits) -> None:
         self._journal = journal
         self._limits = limits
+        self._start_over()
+
+    def _start_over(self) -> None:
+        """Know nothing."""
         self.head: str | None = None
         self.sequence = 0
         self.last_checkpoint: str | None = None
@@ -79,9 +83,14 @@ class Decisions:
         self._new_landmarks: dict[str, Landmark] = {}
 
     def catch_up(self, head: str | None) -> list[Segment]:
-        """Fold everything up to `head` (the pointer's); the segments that were new, oldest first."""
+        """Fold everything up to `head` (the pointer's); the segments that were new, oldest first.
+
+        Starts from the last checkpoint where that is less to read.
+        """
         if head == self.head:
             return []
+        if head is not None and self.head is not None and sequence_of(head) > self.sequence + CHECKPOINT_SEGMENTS:
+            self._start_over()
         fresh: list[Segment] = []
         start: Segment | None = None
         for segment in self._journal.walk(head, until=self.head):

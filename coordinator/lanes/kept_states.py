@@ -3,6 +3,9 @@
 Not the one that was used longest ago: where more tables take turns than there is room for, that would always be the
 next one to come. A lot hits a table that is used all the time as rarely as any, and leaves the others a part of their
 turns.
+
+The states of tables whose lanes have ended, because nothing came for them, are put away as long as there is room: a
+table that gets an intent every few minutes goes on where it was, instead of being read anew.
 """
 
 from __future__ import annotations
@@ -10,7 +13,11 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Protocol, TypeVar
+
+from firn.coordinator.tables.table_state import TableState
+
+T = TypeVar("T")
 
 
 class Keeper(Protocol):
@@ -26,14 +33,20 @@ class Keeper(Protocol):
         ...
 
 
+class Choose(Protocol):
+    """Draws one of several."""
+
+    def __call__(self, some: Sequence[T], /) -> T: ...
+
+
 class KeptStates:
-    """The states of all lanes of a daemon. For the event loop; `choose` draws the one that makes room."""
+    """The states of all lanes of a daemon, and those put away. For the event loop; `choose` draws what makes room."""
 
     def __init__(
         self,
         *,
         bytes_max: int,
-        choose: Callable[[Sequence[Keeper]], Keeper] = random.choice,
+        choose: Choose = random.choice,
         on_forgotten: Callable[[], None] = lambda: None,
     ) -> None:
         self._bytes_max = bytes_max
@@ -42,6 +55,8 @@ class KeptStates:
         self._sizes: dict[Keeper, int] = {}
         self._idle: dict[Keeper, None] = {}
         """Those that are not in use, and have something to forget."""
+        self._away: dict[str, tuple[TableState, int]] = {}
+        """By table, states put away, and what each takes."""
         self.memory = 0
         """Bytes of all."""
 
@@ -61,13 +76,38 @@ class KeptStates:
         self._idle.pop(keeper, None)
         self.memory -= self._sizes.pop(keeper, 0)
 
+    def put_away(self, state: TableState) -> None:
+        """Keep what the lane of a table knew that has ended, unless that alone takes more than there is room for."""
+        self.take(state.table)
+        size = state.whole_memory
+        if self.memory - sum(some for _, some in self._away.values()) + size > self._bytes_max:
+            return
+        while self.memory + size > self._bytes_max:
+            self._drop_one()
+        self._away[state.table] = state, size
+        self.memory += size
+
+    def take(self, table: str) -> TableState | None:
+        """What was put away of a table; it may be behind what its pointer says now."""
+        state, size = self._away.pop(table, (None, 0))
+        self.memory -= size
+        return state
+
+    def _drop_one(self) -> None:
+        self.take(self._choose(list(self._away)))
+        self._on_forgotten()
+
     def _weigh(self, keeper: Keeper) -> None:
         size = keeper.memory
         self.memory += size - self._sizes.get(keeper, 0)
         self._sizes[keeper] = size
 
     def _make_room(self, newest: Keeper) -> None:
-        """`newest` itself forgets when nobody else can: a lone table is kept, however large it is."""
+        """What was put away goes first. `newest` itself forgets when nobody else can: a lone table is kept, however
+        large it is.
+        """
+        while self.memory > self._bytes_max and self._away:
+            self._drop_one()
         while self.memory > self._bytes_max and len(self._sizes) > 1:
             chosen = self._choose(list(self._idle)) if self._idle else newest
             self._idle.pop(chosen, None)

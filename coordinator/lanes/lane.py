@@ -80,6 +80,11 @@ class Lane:
         """Nothing queued, nothing under way, no lock held."""
         return not self.depth and not self._busy and not self._lock.has_lease
 
+    def put_away(self) -> None:
+        """It has ended with nothing to do: what it knows of its table is kept for the next one, while there is room."""
+        if self.unreadable is None and not self.given_up:
+            self._commits.put_away()
+
     def retire(self) -> list[Pending]:
         """Finish the batch under way, then end; what was queued behind it is returned, undecided.
 

@@ -20,7 +20,7 @@ from firn.model.trouble import Trouble
 from firn.storage.malloc_settings import give_holes_back
 
 IDLE_SWEEP_S = 30.0
-"""How often idle lanes are dropped; their state is read again when an intent comes."""
+"""How often idle lanes are dropped; what they know of their tables is put away."""
 
 
 class _Held(msgspec.Struct):
@@ -203,7 +203,11 @@ class Lanes:
         while True:
             await asyncio.sleep(IDLE_SWEEP_S)
             await asyncio.to_thread(give_holes_back)
-            await self.retire({table for table, lane in self._lanes.items() if lane.idle})
+            idle = {table: lane for table, lane in self._lanes.items() if lane.idle}
+            await self.retire(set(idle))
+            for table, lane in idle.items():
+                if table not in self._lanes:
+                    lane.put_away()
             for table in list(self._unreadable):
                 await self._look_again(table)
 

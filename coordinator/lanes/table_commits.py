@@ -58,7 +58,8 @@ class TableCommits:
         self._shop = shop
         self._lock = lock
         self._queue = queue
-        self._state = TableState(table, reader=shop.reader, journal=shop.journal, limits=shop.limits)
+        put_away = shop.kept.take(table)
+        self._state = put_away or TableState(table, reader=shop.reader, journal=shop.journal, limits=shop.limits)
         self._others = TransactionTables(
             pointers=shop.pointers, catalogs=shop.catalogs, reader=shop.reader, journal=shop.journal,
             limits=shop.limits, run=shop.threads.read,
@@ -79,6 +80,11 @@ class TableCommits:
     def memory(self) -> int:
         """Bytes that is known of the table takes, about."""
         return self._state.memory
+
+    def put_away(self) -> None:
+        """The lane has ended in good order: the next one for its table may go on from what is known here."""
+        if self._state.pointer is not None:
+            self._shop.kept.put_away(self._state)
 
     def make_small(self) -> None:
         """Forget what can be read again; what was decided stays known. Not while a batch is under way."""

@@ -293,3 +293,18 @@ def test_a_checkpoint_that_is_none_is_said():
     journal.files.replace(location, pack_segment(without))
     with pytest.raises(CorruptFile, match="holds none"):
         journal.folded.find(ids[0])
+
+
+def test_a_fold_that_is_far_behind_starts_from_the_last_checkpoint():
+    """Another daemon had the table for an hour: its segments are not read one by one."""
+    journal, ids = journal_of(8)
+    behind = journal.opened()
+    behind.catch_up(journal.folded.head)
+    for at in range(100):
+        journal.decide([id_at((1 + at) * HOUR_MS, 1_000 + at)], entry_ms=(1 + at) * HOUR_MS)
+    journal.files.seen.clear()
+    behind.catch_up(journal.folded.head)
+    assert behind.sequence == journal.folded.sequence
+    assert len(journal.files.seen) < 40  # the checkpoints, whose ids memory has room for
+    later = [id_at((1 + at) * HOUR_MS, 1_000 + at) for at in range(100)]
+    assert [one for one in (*ids, *later) if behind.is_new(one) or behind.find(one) is None] == []

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Sequence
+from typing import TypeVar
 
 import pytest
 
-from firn.coordinator.lanes.kept_states import Keeper, KeptStates
+from firn.coordinator.daemon import Daemon
+from firn.coordinator.lanes import lanes
+from firn.coordinator.lanes.kept_states import KeptStates
 from firn.coordinator.replay.live_files import FILE_BYTES
+from firn.coordinator.tables.table_reader import TableReader
 from firn.coordinator.tables.table_state import TableState
 from firn.model.limits import Limits
+from firn.storage.journal import JournalFiles
+from firn.storage.memory_files import MemoryFiles
 from tests.unit.coordinator.workbench import TABLE, Workbench, append, create, delete
+
+T = TypeVar("T")
 
 
 class Table:
@@ -27,8 +36,8 @@ class Table:
         self.forgot += 1
 
 
-def first(idle: Sequence[Keeper]) -> Keeper:
-    return idle[0]
+def first(some: Sequence[T], /) -> T:
+    return some[0]
 
 
 def use(kept: KeptStates, *tables: Table) -> None:
@@ -162,3 +171,96 @@ async def test_a_table_whose_live_files_take_long_to_find_is_not_forgotten(monke
         assert states["db.large"].metadata is not None
         assert states["db.large"].memory == states["db.large"].decisions.memory  # the rest does not weigh
         assert (await bench.refuse(append("a", table="db.large"))).rule == "duplicate-file"
+
+
+class Counting(MemoryFiles):
+    """A store that counts what is read of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reads: list[str] = []
+
+    def read(self, location: str, *, bytes_max: int) -> bytes:
+        self.reads.append(location)
+        return super().read(location, bytes_max=bytes_max)
+
+
+async def ended_lane(daemon: Daemon) -> None:
+    """Wait until the table's lane has ended."""
+    async with asyncio.timeout(10):
+        while daemon.lanes.tables():  # noqa: ASYNC110 - nothing tells
+            await asyncio.sleep(0.02)
+
+
+async def test_a_table_that_is_idle_between_commits_is_not_read_again(monkeypatch):
+    monkeypatch.setattr(lanes, "IDLE_SWEEP_S", 0.05)
+    files = Counting()
+    bench = Workbench(files=files)
+    sent = append("a")
+    async with bench.daemon(lease_idle_s=0.0) as daemon:
+        await bench.commit(create())
+        await bench.commit(sent)
+        for name in ("b", "c"):
+            await ended_lane(daemon)
+            files.reads.clear()
+            await bench.commit(append(name))
+            assert files.reads == []
+        await bench.send(sent)
+        assert (await bench.refuse(append("a"))).rule == "duplicate-file"
+        assert await bench.live() == ["a", "b", "c"]
+
+
+async def test_what_was_put_away_follows_what_others_did_meanwhile(monkeypatch):
+    monkeypatch.setattr(lanes, "IDLE_SWEEP_S", 0.05)
+    bench = Workbench()
+    async with bench.daemon("a", lease_idle_s=0.0) as daemon:
+        await bench.commit(create())
+        await bench.commit(append("a"))
+        await ended_lane(daemon)
+        kept = daemon.lanes._shop.kept
+        state = kept.take(TABLE)
+        assert state is not None
+    async with bench.daemon("b"):
+        await bench.commit(append("b"))
+        await bench.commit(delete("a"))
+    async with bench.daemon("c", lease_idle_s=0.0) as daemon:
+        daemon.lanes._shop.kept.put_away(state)
+        assert (await bench.refuse(append("b"))).rule == "duplicate-file"
+        await bench.commit(append("a"))
+        assert await bench.live() == ["a", "b"]
+
+
+def state_of(table: str, size: int, monkeypatch: pytest.MonkeyPatch) -> TableState:
+    """A state that says that it takes so much."""
+    reader = TableReader(MemoryFiles(), limits=Limits())
+    state = TableState(table, reader=reader, journal=JournalFiles(MemoryFiles(), bytes_max=1), limits=Limits())
+    monkeypatch.setattr(TableState, "whole_memory", property(lambda self: int(self.table.partition("-")[2])))
+    assert state.whole_memory == size
+    return state
+
+
+def test_what_is_put_away_makes_room_for_what_is_used(monkeypatch):
+    forgotten: list[None] = []
+    kept = KeptStates(bytes_max=300, choose=first, on_forgotten=lambda: forgotten.append(None))
+    for name in ("a-100", "b-100", "c-100"):
+        kept.put_away(state_of(name, 100, monkeypatch))
+    assert kept.memory == 300
+    busy = Table(150)
+    use(kept, busy)
+    assert not busy.forgot
+    assert kept.memory == 250
+    assert len(forgotten) == 2
+    assert kept.take("a-100") is None
+    assert kept.take("c-100") is not None
+    assert kept.take("c-100") is None
+    assert kept.memory == 150
+
+
+def test_what_has_no_room_is_not_put_away(monkeypatch):
+    kept = KeptStates(bytes_max=300, choose=first)
+    use(kept, Table(250))
+    kept.put_away(state_of("small-40", 40, monkeypatch))
+    kept.put_away(state_of("large-60", 60, monkeypatch))
+    assert kept.take("large-60") is None
+    assert kept.take("small-40") is not None
+    assert kept.memory == 250
