@@ -10,7 +10,7 @@ from typing import Final, Self
 
 ALIGNMENT: Final = 64
 
-KEPT_BYTES: Final = 8 * 1024 * 1024
+KEPT_BYTES: Final = 4 * 1024 * 1024
 """Memory at the beginning that stays taken when nobody uses it: what commits and pages of intents use all the time."""
 
 
