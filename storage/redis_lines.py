@@ -1,4 +1,5 @@
-"""Connections to Redis that are kept for what a writer does all the time: adding intents, and waiting for outcomes.
+"""Connections to Redis that are kept for what is done all the time: a writer adds intents and waits for outcomes, a
+daemon takes intents and tells outcomes.
 
 The client library takes a connection out of its pool for every command, looks after it, counts it and puts it back,
 which takes as long as the command does. These are the library's connections, too, with its addresses, passwords and

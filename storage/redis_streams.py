@@ -38,6 +38,7 @@ from firn.storage.intent_streams import (
 from firn.storage.redis_books import RedisBooks
 from firn.storage.redis_claims import RedisClaims
 from firn.storage.redis_errors import ANSWER_TIMEOUT_S, redis_errors
+from firn.storage.redis_lines import WaitingLine
 from firn.storage.redis_telling import RedisTelling
 from firn.storage.redis_vitals import INFO_SECTIONS, RedisVitals, vitals_of
 from firn.storage.redis_writing import RedisWriting
@@ -94,6 +95,7 @@ class RedisStreams:
         self._books = RedisBooks(self._redis, cluster=cluster)
         self._telling = RedisTelling(self._redis, self._names, cluster=cluster)
         self._writing = RedisWriting(self._redis, self._names, cluster=cluster)
+        self._taking = None if cluster else WaitingLine(self._redis)
 
     @property
     def names(self) -> StreamNames:
@@ -327,12 +329,20 @@ class RedisStreams:
 
     async def _take(self, shards: Sequence[int], *, consumer: str, count: int, block_ms: int) -> list[Entry]:
         by_stream = {self._names.intents(shard): shard for shard in shards}
-        found = await self._redis.xreadgroup(
-            GROUP, consumer, dict.fromkeys(by_stream, ">"), count=count, block=_block(block_ms)
-        )
+        block = _block(block_ms)
+        if self._taking is None or self._taking.taken:
+            found = await self._redis.xreadgroup(
+                GROUP, consumer, dict.fromkeys(by_stream, ">"), count=count, block=block
+            )
+        else:
+            blocking = () if block is None else ("BLOCK", block)
+            found = await self._taking.ask(
+                "XREADGROUP", "GROUP", GROUP, consumer, "COUNT", count, *blocking,
+                "STREAMS", *by_stream, *(">" for _ in by_stream),
+            )  # fmt: skip
         return [
             new_entry(by_stream[_text(stream)], _text(entry_id), fields)
-            for stream, entries in found or []
+            for stream, entries in (found.items() if isinstance(found, dict) else found or ())
             for entry_id, fields in entries
         ]
 

@@ -6,6 +6,7 @@ and the script's arguments come as one, because the client library takes as long
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
@@ -27,6 +28,7 @@ from firn.storage.intent_streams import (
     StreamNames,
 )
 from firn.storage.redis_errors import redis_errors
+from firn.storage.redis_lines import WaitingLine
 
 _log: Any = structlog.get_logger(__name__)
 
@@ -191,6 +193,7 @@ class RedisTelling:
         self._script: Any = None if cluster else redis.register_script(SCRIPT)
         self._outcomes_script: Any = None if cluster else redis.register_script(OUTCOMES_SCRIPT)
         self._scripts = not cluster
+        self._line = None if cluster else WaitingLine(redis)
 
     async def settle(
         self,
@@ -204,7 +207,7 @@ class RedisTelling:
             arguments = arguments_of(batch, events=events, places=places, names=self._names)
             async with redis_errors("settle", write=True):
                 try:
-                    _log_refused(await self._script(keys=keys_of(self._names), args=arguments))
+                    _log_refused(await self._run(keys_of(self._names), arguments))
                 except (rx.NoPermissionError, rx.ResponseError) as error:
                     self._go_on_without_scripts(error)
                 else:
@@ -266,6 +269,13 @@ class RedisTelling:
                 else:
                     pipeline.set(self._names.table(name), place)
             await pipeline.execute()
+
+    async def _run(self, keys: list[str], arguments: list[bytes]) -> Any:
+        """Run the script; a server that does not know it yet is told first."""
+        if self._line is not None and not self._line.taken:
+            with contextlib.suppress(rx.NoScriptError):
+                return await self._line.ask("EVALSHA", self._script.sha, len(keys), *keys, *arguments)
+        return await self._script(keys=keys, args=arguments)
 
     def _go_on_without_scripts(self, error: rx.RedisError) -> None:
         """To be called within the handler of `error`, which is raised again if it says anything else."""
