@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
+from itertools import compress
 from sys import getsizeof
+from types import MappingProxyType
 from typing import Final, Literal
 
 _HASH_BITS: Final = 64
@@ -23,6 +25,8 @@ _SHORT_NUMBERS: Final = 1 << 16
 
 _LONG_NUMBERS: Final = 1_000_000
 """Numbers of 32 bits that are used up before, and four for each manifest that still has files: four bytes each."""
+
+_NO_ORDER: Final[Mapping[str, int]] = MappingProxyType({})
 
 _SHORT_FILES_MAX: Final = 4_000_000
 """Files up to which numbers are short: giving out new ones touches each file, 50 ns."""
@@ -72,18 +76,25 @@ class FileIndex:
         found, bucket, at = self._find(location)
         return self._names[self._root(self._places[bucket][at])] if found else None
 
+    def count_of(self, manifest: str) -> int:
+        """How many files the manifest holds."""
+        number = self._numbers.get(manifest)
+        return 0 if number is None else self._counts[number]
+
     def put(self, location: str, manifest: str) -> None:
         """The file is in this manifest, whatever was said before."""
         self.put_all((location,), manifest)
 
-    def put_all(self, locations: Iterable[str], manifest: str) -> None:
-        """As `put`, for several files of one manifest."""
-        number = self._number_of(manifest)
+    def put_all(self, locations: Iterable[str], manifest: str, *, order: Mapping[str, int] = _NO_ORDER) -> None:
+        """As `put`, for several files of one manifest; but a file stays in one that has a higher place in `order`."""
+        number, place = self._number_of(manifest), order.get(manifest, 0)
         before, full = self._count, _BUCKET_FILES * len(self._hashes)
         self._counts[number] += 1  # so that it is not forgotten meanwhile
         for location in locations:
             found, bucket, at = self._find(location)
             if found:
+                if order and order.get(self._names[self._root(self._places[bucket][at])], -1) > place:
+                    continue
                 self._counts[number] += 1
                 self._take_from(self._places[bucket][at])
                 self._places[bucket][at] = number
@@ -104,6 +115,21 @@ class FileIndex:
             self._take_from(self._places[bucket][at])
             del self._hashes[bucket][at], self._places[bucket][at]
             self._count -= 1
+
+    def keep_only(self, manifests: Container[str]) -> None:
+        """Drop the files of all other manifests. Cost: the number of manifests, and a look at each file if any goes."""
+        gone = {number for number, name in self._names.items() if name not in manifests}
+        if not gone:
+            return
+        numbers = {number for number in range(len(self._parents)) if self._root(number) in gone}
+        for bucket, places in enumerate(self._places):
+            if not numbers.isdisjoint(places):
+                stays = [number not in numbers for number in places]
+                self._hashes[bucket] = array("Q", compress(self._hashes[bucket], stays))
+                self._places[bucket] = array(places.typecode, compress(places, stays))
+        for number in gone:
+            self._count -= self._counts.pop(number)
+            del self._numbers[self._names.pop(number)]
 
     def rename(self, names: Mapping[str, str]) -> None:
         """All files of these manifests are in others now; what is one's new name may be another's old one."""

@@ -35,10 +35,15 @@ class LiveFiles:
 
     def branch_off(self) -> LiveFiles:
         """A view of this that can be changed without changing this; there must be no pending change here."""
+        return LiveFiles(self.index)
+
+    @property
+    def index(self) -> FileIndex:
+        """All of it, to be looked at; there must be no pending change here."""
         assert not self._added
         assert not self._removed
         assert not self._renamed
-        return LiveFiles(self._base)
+        return self._base
 
     def manifest_of(self, location: str) -> str | None:
         """Location of the manifest that holds the file, None if it is not live."""

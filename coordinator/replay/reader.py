@@ -22,8 +22,8 @@ class TableReader(Protocol):
     def metadata(self, location: str) -> TableMetadata:
         """One metadata file."""
 
-    def head(self, metadata: TableMetadata, snapshot_id: int | None) -> Head:
-        """Manifests and live files of a snapshot."""
+    def head(self, metadata: TableMetadata, snapshot_id: int | None, *, known: Sequence[Head] = ()) -> Head:
+        """Manifests and live files of a snapshot; what one of the `known` heads has as well is not read again."""
 
     def at_hand(self, manifest: ManifestFile) -> bool:
         """Whether the entries of a stored manifest can be had without reading it."""

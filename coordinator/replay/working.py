@@ -151,7 +151,7 @@ class Working:
             return drafted
         base = self._base_heads.get(snapshot_id)
         if base is None:
-            base = self.reader.head(self.metadata, snapshot_id)
+            base = self.reader.head(self.metadata, snapshot_id, known=tuple(self._base_heads.values()))
             self._base_heads[snapshot_id] = base
         head = self.heads[branch] = base.branch_off()
         return head

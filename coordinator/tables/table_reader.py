@@ -11,11 +11,10 @@ from typing import Final
 
 import msgspec
 
-from firn.coordinator.replay.draft import ManifestRef
-from firn.coordinator.replay.file_index import FileIndex
 from firn.coordinator.replay.head import Head
 from firn.coordinator.replay.live_files import LiveFiles
 from firn.coordinator.replay.working import SUMMARY_BATCH
+from firn.coordinator.tables.head_basis import head_basis, known_counts
 from firn.coordinator.tables.manifest_cache import ManifestCache
 from firn.coordinator.tables.manifest_merger import ManifestMerger
 from firn.coordinator.tables.merges_beside import MergesBeside
@@ -26,7 +25,7 @@ from firn.model.errors import CorruptFile, InvalidInput, Unsupported
 from firn.model.limits import Limits
 from firn.model.manifest import ManifestEntry, ManifestFile
 from firn.model.manifest_inheritance import inherit
-from firn.model.manifest_summary import count_entries
+from firn.model.manifest_summary import ManifestCounts, count_entries
 from firn.model.metadata import TableMetadata
 from firn.model.snapshot import Snapshot
 from firn.model.view import ViewMetadata
@@ -90,7 +89,9 @@ class TableReader:
             )
         return data
 
-    def manifests(self, metadata: TableMetadata, snapshot: Snapshot) -> tuple[ManifestFile, ...]:
+    def manifests(
+        self, metadata: TableMetadata, snapshot: Snapshot, *, known: Sequence[Head] = ()
+    ) -> tuple[ManifestFile, ...]:
         """The manifests of a snapshot, checked against its summary, with counts where an old list has none.
 
         A list that was cut between two blocks reads as a shorter valid one: only the totals show it. Those that firn
@@ -99,13 +100,22 @@ class TableReader:
         manifests = self._stored.manifests(metadata, snapshot)
         if snapshot.summary is not None and SUMMARY_BATCH in snapshot.summary:
             check_totals(snapshot, manifests)
-        return tuple(self._counted(metadata, manifest) for manifest in manifests)
+        uncounted = {
+            one.manifest_path for one in manifests if one.live_files_count is None or one.live_rows_count is None
+        }
+        if not uncounted:
+            return manifests
+        counted = known_counts(uncounted, known)
+        return tuple(
+            self._counted(metadata, manifest, counted.get(manifest.manifest_path))
+            if manifest.manifest_path in uncounted
+            else manifest
+            for manifest in manifests
+        )
 
-    def _counted(self, metadata: TableMetadata, manifest: ManifestFile) -> ManifestFile:
+    def _counted(self, metadata: TableMetadata, manifest: ManifestFile, known: ManifestCounts | None) -> ManifestFile:
         """A manifest of a v1 list may come without counts; lists of later versions need them."""
-        if manifest.live_files_count is not None and manifest.live_rows_count is not None:
-            return manifest
-        counts = count_entries(self.entries(metadata, manifest))
+        counts = count_entries(self.entries(metadata, manifest)) if known is None else known
         return msgspec.structs.replace(
             manifest,
             added_files_count=counts.added_files,
@@ -185,18 +195,24 @@ class TableReader:
         """Merges of manifests beside the commit path."""
         return self._merges
 
-    def head(self, metadata: TableMetadata, snapshot_id: int | None) -> Head:
-        """Manifests and live data files of a snapshot; reads every data manifest that may have live files."""
+    def head(self, metadata: TableMetadata, snapshot_id: int | None, *, known: Sequence[Head] = ()) -> Head:
+        """Manifests and live data files of a snapshot.
+
+        Reads every data manifest that may have live files, but for those whose files one of the `known` heads has.
+        """
         if snapshot_id is None:
             return Head(snapshot_id=None, manifests=(), live=LiveFiles())
         snapshot = metadata.snapshot_by_id(snapshot_id)
         if snapshot is None:
             raise CorruptFile(metadata.location, f"a reference names snapshot {snapshot_id}, which is not there")
-        manifests: tuple[ManifestRef, ...] = self.manifests(metadata, snapshot)
-        live = FileIndex()
-        stored = [m for m in manifests if isinstance(m, ManifestFile) and m.content == "data" and m.may_have_live_files]
-        for manifest, data in self._reads.ahead(stored):
-            live.put_all(live_paths(data, manifest=manifest), manifest.manifest_path)
+        manifests = self.manifests(metadata, snapshot, known=known)
+        wanted = [manifest for manifest in manifests if manifest.content == "data" and manifest.may_have_live_files]
+        basis = head_basis(wanted, known)
+        live = basis.index.copy()
+        places = {manifest.manifest_path: place for place, manifest in enumerate(wanted)}
+        for manifest, data in self._reads.ahead(basis.unread):
+            live.put_all(live_paths(data, manifest=manifest), manifest.manifest_path, order=places)
+        live.keep_only(places)
         return Head(snapshot_id=snapshot_id, manifests=manifests, live=LiveFiles(live))
 
     def _read(self, manifest: ManifestFile) -> bytes:

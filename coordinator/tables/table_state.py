@@ -13,6 +13,7 @@ from firn.coordinator.tables.table_reader import TableReader
 from firn.model.errors import NotFound
 from firn.model.limits import Limits
 from firn.model.metadata import TableMetadata
+from firn.model.snapshot import MAIN_BRANCH
 from firn.model.view import ViewMetadata
 from firn.storage.journal import JournalFiles, sequence_of
 from firn.storage.metadata_files import forget_texts
@@ -45,6 +46,8 @@ class TableState:
         self.metadata: TableMetadata | None = None
         self.view: ViewMetadata | None = None
         self.heads: dict[int | None, Head] = {}
+        self._last: dict[str, int | None] = {}
+        """The snapshot of the last head that was known of each branch."""
         self.decisions = Decisions(journal, limits=limits)
         self._reader = reader
         self._journal = journal
@@ -80,12 +83,12 @@ class TableState:
         if pointer.kind == "view":
             view = self._reader.view(location, digest=digest)
             self._require_uuid(pointer, view)
-            self.metadata, self.heads, self.view = None, {}, view
+            self._forget()
+            self.view = view
             return
         metadata = self._reader.metadata(location, digest=digest)
         self._require_uuid(pointer, metadata)
-        self.metadata, self.view = metadata, None
-        self._forget_old_heads()
+        self._move_to(metadata)
 
     def _require_uuid(self, pointer: Pointer, found: TableMetadata | ViewMetadata) -> None:
         if uuid_of(found) != pointer.uuid:
@@ -95,7 +98,7 @@ class TableState:
             )
 
     def _forget(self) -> None:
-        self.metadata, self.view, self.heads = None, None, {}
+        self.metadata, self.view, self.heads, self._last = None, None, {}, {}
 
     @property
     def memory(self) -> int:
@@ -133,17 +136,17 @@ class TableState:
     def advance(self, pointer: Pointer, version: int | None, working: Working) -> None:
         """Take over the state of a won swap without reading anything."""
         self.version, self.pointer = version, pointer
-        self.metadata, self.view = working.metadata, working.view
         if working.metadata is None:
-            self.heads = {}
+            self._forget()
+            self.view = working.view
             return
-        self._adopt(list(working.heads.values()))
-        self._forget_old_heads()
+        self._adopt(list(working.heads.values()), working.metadata)
+        self._move_to(working.metadata)
 
-    def _adopt(self, heads: list[Head]) -> None:
+    def _adopt(self, heads: list[Head], metadata: TableMetadata) -> None:
         """Make the heads of a won replay the known ones; those that still share a base part from it by a copy."""
         bases = [head.base_snapshot_id for head in heads]
-        unmoved = self._current() - {head.snapshot_id for head in heads}
+        unmoved = {None, *_branches(metadata).values()} - {head.snapshot_id for head in heads}
         for head in heads:
             if head.snapshot_id == head.base_snapshot_id:
                 self.heads.setdefault(head.snapshot_id, head)  # looked at, not changed
@@ -152,16 +155,32 @@ class TableState:
             head.live.adopt(shared=shared)
             if head.deletes is not None:
                 head.deletes.adopt(shared=shared)
+            if not shared:
+                self.heads.pop(head.base_snapshot_id, None)  # it has the files of the new one now
             head.base_snapshot_id = head.snapshot_id
             self.heads[head.snapshot_id] = head
 
-    def _current(self) -> set[int | None]:
-        assert self.metadata is not None
-        return {ref.snapshot_id for ref in self.metadata.refs.values() if ref.type == "branch"} | {None}
+    def _move_to(self, metadata: TableMetadata) -> None:
+        """Take over other metadata. Of each branch one head stays known: its own, or where that has not been asked for
+        the last one that was, since what both have need not be read again.
+        """
+        last: dict[str, int | None] = {}
+        if self.metadata is not None and self.metadata.table_uuid == metadata.table_uuid:
+            before = _branches(self.metadata)
+            last = self._last | {branch: head for branch, head in before.items() if head in self.heads}
+        self.metadata, self.view = metadata, None
+        self._last = {
+            branch: head if head is None or head in self.heads else last.get(branch)
+            for branch, head in _branches(metadata).items()
+        }
+        kept = {None, *self._last.values()}
+        self.heads = {snapshot_id: head for snapshot_id, head in self.heads.items() if snapshot_id in kept}
 
-    def _forget_old_heads(self) -> None:
-        current = self._current()
-        self.heads = {snapshot_id: head for snapshot_id, head in self.heads.items() if snapshot_id in current}
+
+def _branches(metadata: TableMetadata) -> dict[str, int | None]:
+    """The head of each branch; main has one always, which may be empty."""
+    heads = {name: ref.snapshot_id for name, ref in metadata.refs.items() if ref.type == "branch"}
+    return {MAIN_BRANCH: None, **heads}
 
 
 def uuid_of(metadata: TableMetadata | ViewMetadata) -> str:

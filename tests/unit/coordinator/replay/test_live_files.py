@@ -74,6 +74,41 @@ def test_a_branch_does_not_change_what_it_came_from(changes: Any) -> None:
     assert [base.manifest_of(f"f{n}") for n in range(41)] == ["m0"] * 20 + [None] * 21
 
 
+PUT_OR_KEPT = st.lists(
+    st.tuples(st.just("put"), st.sets(FILES, max_size=6), MANIFESTS)
+    | st.tuples(st.just("put in order"), st.sets(FILES, max_size=6), MANIFESTS)
+    | st.tuples(st.just("rename"), MANIFESTS, MANIFESTS)
+    | st.tuples(st.just("keep"), st.sets(MANIFESTS, min_size=4), st.none()),
+    max_size=40,
+)
+
+
+@given(PUT_OR_KEPT)
+def test_manifests_are_dropped_with_their_files_and_the_later_one_keeps_a_file(changes: Any) -> None:
+    index, plain = FileIndex(), {}
+    order = {f"m{number}": number for number in range(1, 5)}  # the others come before all of these
+    for what, one, other in changes:
+        if what == "put":
+            index.put_all(one, other)
+            plain.update(dict.fromkeys(one, other))
+        elif what == "put in order":
+            index.put_all(one, other, order=order)
+            place = order.get(other, 0)
+            plain.update({file: other for file in one if order.get(plain.get(file, ""), -1) <= place})
+        elif what == "rename" and one != other:
+            index.rename({one: other})
+            plain = {file: other if manifest == one else manifest for file, manifest in plain.items()}
+        elif what == "keep":
+            before = index.copy()
+            index.keep_only(one)
+            assert {file: before.get(file) for file in plain} == plain
+            plain = {file: manifest for file, manifest in plain.items() if manifest in one}
+        assert len(index) == len(plain)
+        assert {f"f{n}": index.get(f"f{n}") for n in range(41)} == {f"f{n}": plain.get(f"f{n}") for n in range(41)}
+        held = list(plain.values())
+        assert all(index.count_of(f"m{n}") == held.count(f"m{n}") for n in range(7))
+
+
 def test_it_takes_eleven_bytes_a_file(monkeypatch: Any) -> None:
     monkeypatch.undo()
     index, count = FileIndex(), 50_000
