@@ -17,6 +17,7 @@ from tests.bench.client_echo import client_echo
 from tests.bench.cost_growth import cost_growth
 from tests.bench.echo_ceiling import writers_64_echo
 from tests.bench.floors import floors
+from tests.bench.foreign_commit import foreign_commit
 from tests.bench.java_writers import writers_16_java
 from tests.bench.many_tables import memory_1000_tables, tables_64
 from tests.bench.many_writers import writers_16
@@ -47,6 +48,7 @@ ROWS: dict[str, Callable[[Options], list[Measurement]]] = {
     "delete-100-of-100k-warm": delete_100_of_100k_warm,
     "delete-100-of-100k-cold": delete_100_of_100k_cold,
     "cost-growth": cost_growth,
+    "foreign-commit": foreign_commit,
     "path-index-bytes": path_index_bytes,
     "tables-64": tables_64,
     "memory-1000-tables": memory_1000_tables,
