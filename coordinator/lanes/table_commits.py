@@ -43,7 +43,7 @@ from firn.model.operations.upkeep import ExpireSnapshots
 from firn.model.outcome import Outcome, Rejected
 from firn.model.table_properties import MAX_SWAPS_PER_SECOND
 from firn.storage.leases import Lease
-from firn.storage.pointers import FencedOut, Lost, Unknown, Won
+from firn.storage.pointers import FencedOut, Lost, Unknown, Versioned, Won
 
 T = TypeVar("T")
 
@@ -60,6 +60,8 @@ class TableCommits:
         self._queue = queue
         put_away = shop.kept.take(table)
         self._state = put_away or TableState(table, reader=shop.reader, journal=shop.journal, limits=shop.limits)
+        self._was_away = put_away is not None
+        """Whether the state is of an earlier lane, and has not been compared with the pointer yet."""
         self._others = TransactionTables(
             pointers=shop.pointers, catalogs=shop.catalogs, reader=shop.reader, journal=shop.journal,
             limits=shop.limits, run=shop.threads.read,
@@ -345,8 +347,19 @@ class TableCommits:
             versioned = None
         if versioned is not None and versioned.pointer.paused is not None:
             raise TablePausedError(self.table, versioned.pointer.paused)
-        await self._timed("load", self._shop.threads.read(self._state.load, versioned))
+        try:
+            await self._load(versioned)
+        except CorruptFile as error:
+            if not self._was_away:
+                raise
+            self._log.info("known state does not fit", reason=str(error))  # what was known long ago refuses nothing
+            self.forget()
+            await self._load(versioned)
+        self._was_away = False
         self._followed = lease.token
+
+    async def _load(self, versioned: Versioned | None) -> None:
+        await self._timed("load", self._shop.threads.read(self._state.load, versioned))
 
     async def _placement(self, batch: Sequence[Pending]) -> Placement:
         """Where tables may be; with the places that are taken, for those who choose one."""

@@ -70,9 +70,7 @@ class TableState:
             self.decisions.catch_up(pointer.journal_head)
         if pointer.dropped:
             self._forget()
-        elif (
-            self.current is None or self.pointer is None or self.pointer.metadata_location != pointer.metadata_location
-        ):
+        elif self.current is None or self.pointer is None or _metadata_of(self.pointer) != _metadata_of(pointer):
             self._read(pointer)
         self.decisions.catch_up(journal_head_of(pointer, self.metadata))
         self.version, self.pointer = versioned.version, pointer
@@ -175,6 +173,11 @@ class TableState:
         }
         kept = {None, *self._last.values()}
         self.heads = {snapshot_id: head for snapshot_id, head in self.heads.items() if snapshot_id in kept}
+
+
+def _metadata_of(pointer: Pointer) -> tuple[str, str]:
+    """What tells one metadata file from another: ``v3.metadata.json`` may be another table's when it was made anew."""
+    return pointer.metadata_location, pointer.uuid
 
 
 def _branches(metadata: TableMetadata) -> dict[str, int | None]:

@@ -230,6 +230,23 @@ async def test_what_was_put_away_follows_what_others_did_meanwhile(monkeypatch):
         assert await bench.live() == ["a", "b"]
 
 
+async def test_what_was_put_away_and_fits_no_more_is_read_anew(monkeypatch):
+    """A journal that does not go on from what is known is damage, but not if that was known long ago."""
+    monkeypatch.setattr(lanes, "IDLE_SWEEP_S", 0.05)
+    bench = Workbench()
+    async with bench.daemon("a", lease_idle_s=0.0) as daemon:
+        await bench.commit(create())
+        await bench.commit(append("a"))
+        await ended_lane(daemon)
+        state = daemon.lanes._shop.kept.take(TABLE)
+        assert state is not None
+        state.decisions.head = f"{state.decisions.head}.of-another-life"
+        daemon.lanes._shop.kept.put_away(state)
+        await bench.commit(append("b"))
+        assert (await bench.refuse(append("a"))).rule == "duplicate-file"
+        assert await bench.live() == ["a", "b"]
+
+
 def state_of(table: str, size: int, monkeypatch: pytest.MonkeyPatch) -> TableState:
     """A state that says that it takes so much."""
     reader = TableReader(MemoryFiles(), limits=Limits())
