@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from collections.abc import Set as AbstractSet
-from itertools import groupby
+from itertools import groupby, islice
 from operator import attrgetter
 
 import msgspec
@@ -29,6 +29,10 @@ from firn.storage.intent_streams import Entry, IntentStreams, SharedSettings
 
 TAKE_COUNT = 512
 """Entries per shard and read."""
+
+FIELDS_SHOWN_MAX = 5
+FIELD_NAME_SHOWN_MAX = 40
+"""What is told of an entry's fields: so many names, and so many bytes of each."""
 
 BLOCK_MS = 500
 """How long one read waits for an entry; also how soon a newly owned shard is noticed."""
@@ -342,7 +346,7 @@ class Intake:
     def _decode(self, entry: Entry) -> DecodedIntent:
         if entry.payload is None:
             raise InvalidIntent(
-                f"the entry must have one field, 'intent'; it has {len(entry.fields)}",
+                f"the entry must have one field, 'intent'; it has {_names_of(entry.fields)}",
                 rule="malformed-entry",
                 hint="XADD <stream> * intent '<json>'",
             )
@@ -365,6 +369,13 @@ class Intake:
 
 def _entries_of(pages: Sequence[_Page]) -> list[Entry]:
     return [entry for page in pages for _, entry in page.due]
+
+
+def _names_of(fields: Collection[bytes]) -> str:
+    """The names of an entry's fields, the first few of them and as far as they can be printed."""
+    names = [ascii(name[:FIELD_NAME_SHOWN_MAX].decode(errors="replace")) for name in islice(fields, FIELDS_SHOWN_MAX)]
+    more = len(fields) - len(names)
+    return ", ".join([*names, f"{more} more"] if more else names) or "none"
 
 
 def _entry_ms(entry: Entry) -> int:

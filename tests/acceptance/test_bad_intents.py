@@ -257,14 +257,22 @@ def test_a_bad_intent_gets_one_rejection_and_a_dead_letter_and_the_next_is_commi
 
 
 @pytest.mark.parametrize(
-    "fields",
-    [{"other": b"1"}, {"intent": b"{}", "other": b"1"}, {"INTENT": b"{}"}, {"\udcff": b"\xff"}],
-    ids=["another field", "two fields", "capitals", "binary"],
+    ("fields", "said"),
+    [
+        ({"other": b"1"}, "it has 'other'"),
+        ({"intent": b"{}", "other": b"1"}, "it has 'intent', 'other'"),
+        ({"INTENT": b"{}"}, "it has 'INTENT'"),
+        ({"\udcff": b"\xff"}, "it has '\\ufffd'"),
+        ({f"field-{number}": b"1" for number in range(7)}, "'field-4', 2 more"),
+    ],
+    ids=["another field", "two fields", "capitals", "binary", "many"],
 )
-def test_an_entry_that_holds_no_intent_is_set_aside(door: Door, fields: dict[str, bytes]) -> None:
+def test_an_entry_that_holds_no_intent_is_set_aside(door: Door, fields: dict[str, bytes], said: str) -> None:
     entry_id = door.add({name.encode("utf-8", "surrogateescape"): value for name, value in fields.items()})  # type: ignore[misc]
     door.good_one()
-    assert only_letter(door, entry_id)["outcome"]["rule"] == "malformed-entry"
+    outcome = only_letter(door, entry_id)["outcome"]
+    assert outcome["rule"] == "malformed-entry"
+    assert said in outcome["message"]
 
 
 def test_an_id_that_is_used_again_for_something_else_leaves_the_first_outcome_alone(door: Door) -> None:
