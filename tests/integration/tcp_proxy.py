@@ -40,6 +40,11 @@ class TcpProxy:
         port: int = self._server.sockets[0].getsockname()[1]
         return port
 
+    @property
+    def connections(self) -> int:
+        """How many are open."""
+        return len(self._writers) // 2
+
     def lose(self, loss: Loss) -> None:
         self._loss = loss
 

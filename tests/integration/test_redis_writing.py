@@ -40,10 +40,6 @@ async def streams(redis_url: str, proxy: TcpProxy) -> AsyncIterator[RedisStreams
     await streams.close()
 
 
-async def connections(admin: Redis) -> int:
-    return len([one for one in await admin.client_list() if one["id"] != str(await admin.client_id())])
-
-
 async def added(admin: Redis) -> dict[str, bytes]:
     """Payloads by entry id, in their order."""
     entries: Any = await admin.xrange(STREAM)
@@ -51,17 +47,19 @@ async def added(admin: Redis) -> dict[str, bytes]:
 
 
 async def test_many_intents_at_once_take_one_connection_and_each_its_own_answer(
-    streams: RedisStreams, admin: Redis
+    streams: RedisStreams, proxy: TcpProxy, admin: Redis
 ) -> None:
     payloads = [b"%d" % number * 1000 for number in range(500)]
     entry_ids = await asyncio.gather(*(streams.submit(0, payload) for payload in payloads))
-    assert await connections(admin) == 1
+    assert proxy.connections == 1
     stored = await added(admin)
     assert [stored[entry_id] for entry_id in entry_ids] == payloads
     assert list(stored) == entry_ids, "in the order in which they were submitted"
 
 
-async def test_one_that_is_refused_costs_its_neighbours_nothing(streams: RedisStreams, admin: Redis) -> None:
+async def test_one_that_is_refused_costs_its_neighbours_nothing(
+    streams: RedisStreams, proxy: TcpProxy, admin: Redis
+) -> None:
     await admin.set("firn:intents:1", "no stream")
     found = await asyncio.gather(
         streams.submit(0, b"a"), streams.submit(1, b"b"), streams.submit(0, b"c"), return_exceptions=True
@@ -69,7 +67,7 @@ async def test_one_that_is_refused_costs_its_neighbours_nothing(streams: RedisSt
     assert isinstance(found[1], Unavailable)
     assert not isinstance(found[1], UnknownOutcome)
     assert await added(admin) == {found[0]: b"a", found[2]: b"c"}
-    assert await connections(admin) == 1
+    assert proxy.connections == 1
 
 
 async def test_who_is_not_let_in_hears_of_it_and_is_let_in_later(redis_url: str, admin: Redis) -> None:
@@ -113,7 +111,7 @@ async def test_a_connection_that_broke_while_nobody_used_it_is_made_anew(
     assert [message.data for message in await streams.replies(REPLIES, block_ms=1000)] == [b"{}"]
 
 
-async def test_who_gives_up_early_disturbs_nobody(streams: RedisStreams, admin: Redis) -> None:
+async def test_who_gives_up_early_disturbs_nobody(streams: RedisStreams, proxy: TcpProxy, admin: Redis) -> None:
     await streams.submit(0, b"first")
     given_up = asyncio.create_task(streams.submit(0, b"given up"))
     others = [asyncio.create_task(streams.submit(0, b"%d" % number)) for number in range(3)]
@@ -125,7 +123,7 @@ async def test_who_gives_up_early_disturbs_nobody(streams: RedisStreams, admin: 
     stored = await added(admin)
     assert [stored[entry_id] for entry_id in entry_ids] == [b"0", b"1", b"2"]
     assert b"given up" in stored.values(), "it was sent before: the test means it"
-    assert await connections(admin) == 1
+    assert proxy.connections == 1
 
 
 async def test_a_server_that_hangs_is_left_for_a_new_connection(
@@ -181,9 +179,7 @@ async def test_protocol_3_says_the_same(redis_url: str, admin: Redis) -> None:
         await streams.close()
 
 
-async def test_closing_leaves_no_connection_and_nobody_waiting(
-    streams: RedisStreams, proxy: TcpProxy, admin: Redis
-) -> None:
+async def test_closing_leaves_no_connection_and_nobody_waiting(streams: RedisStreams, proxy: TcpProxy) -> None:
     await streams.submit(0, b"a")
     await streams.replies(REPLIES, block_ms=1)
     proxy.lose("replies")
@@ -194,7 +190,7 @@ async def test_closing_leaves_no_connection_and_nobody_waiting(
         await waiting
     proxy.restore()
     for _ in range(100):
-        if not await connections(admin):
+        if not proxy.connections:
             break
         await asyncio.sleep(0.02)
-    assert await connections(admin) == 0
+    assert proxy.connections == 0
