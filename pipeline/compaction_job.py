@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from firn.coordinator.client.intents import new_intent_id
 from firn.coordinator.client.table_view import TableView
+from firn.model.amounts import plural
 from firn.model.errors import CorruptFile, NotFound
 from firn.model.intent import ContentFile
 from firn.model.scan_plan import FileScanTask
@@ -113,5 +114,6 @@ def require_all_rows(tasks: Sequence[FileScanTask], files: Sequence[ContentFile]
     if written > most or (written < most and not others):
         raise CorruptFile(
             tasks[0].file.file_path,
-            f"{len(tasks)} files have {most} live rows{' at the most' if others else ''}, and {written} were written",
+            f"{plural(len(tasks), 'file')} with {plural(most, 'live row')}{' at the most' if others else ''}: "
+            f"{written:,} written",
         )

@@ -8,7 +8,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from firn.pipeline.compaction_plan import CompactionPlan, size_text
+from firn.model.amounts import plural, size_text
+from firn.pipeline.compaction_plan import CompactionPlan
 
 GroupStatus = Literal["written", "committed", "needless", "reserved", "postponed", "conflict", "failed", "unknown"]
 """``written``: not committed yet, which only progress says. ``needless``: others have rewritten or removed its files
@@ -39,11 +40,10 @@ class GroupOutcome(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     message: str | None = None
 
     def __str__(self) -> str:
-        head = f"{self.number}. {self.partition}: {self.status}, {self.files_before} files of " + size_text(
-            self.bytes_before
-        )
+        before = f"{plural(self.files_before, 'file')} of {size_text(self.bytes_before)}"
+        head = f"{self.number}. {self.partition}: {self.status}, {before}"
         if self.status in {"written", "committed", "unknown"}:
-            head += f" → {self.files_after} of {size_text(self.bytes_after)}"
+            head += f" → {self.files_after:,} of {size_text(self.bytes_after)}"
         return f"{head} ({self.message})" if self.message else head
 
 
@@ -132,9 +132,9 @@ class CompactionOutcome(msgspec.Struct, frozen=True, kw_only=True):
             counts = Counter(group.status for group in self.groups)
             states = ", ".join(f"{count} {status}" for status, count in counts.items())
             said = (
-                f"{self.files_before} files of {size_text(self.bytes_before)} → {self.files_after} of "
-                f"{size_text(self.bytes_after)}; groups: {states}; {self.conflicts} conflicts"
+                f"{plural(self.files_before, 'file')} of {size_text(self.bytes_before)} → {self.files_after:,} of "
+                f"{size_text(self.bytes_after)}; groups: {states}; {plural(self.conflicts, 'conflict')}"
             )
         if self.dangling_removed:
-            said += f"; {self.dangling_removed} delete files that reached nothing removed"
+            said += f"; {plural(self.dangling_removed, 'delete file')} that reached nothing removed"
         return "\n".join([said, *(f"  {group}" for group in self.groups if group.status != "committed")])

@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from firn.model.amounts import plural, size_text
 from firn.model.delete_index import PartitionKey, partition_key, referenced_data_file
 from firn.model.expressions.predicates import TRUE, Expression
 from firn.model.metadata import TableMetadata
@@ -67,10 +68,10 @@ class FileGroup(msgspec.Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         why = ", ".join(f"{count} {reason}" for reason, count in self.reasons.items())
-        deletes = f", {self.deletes} delete files applied" if self.deletes else ""
+        deletes = f", {plural(self.deletes, 'delete file')} applied" if self.deletes else ""
         return (
-            f"{self.number}. {self.partition}: {self.files} files of {size_text(self.bytes)} → about {self.outputs}"
-            f"{deletes} ({why})"
+            f"{self.number}. {self.partition}: {plural(self.files, 'file')} of {size_text(self.bytes)} → "
+            f"about {self.outputs:,}{deletes} ({why})"
         )
 
 
@@ -125,10 +126,10 @@ class CompactionPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         if not self.groups:
-            return f"nothing to compact of {self.files_looked_at} files, {size_text(self.bytes_looked_at)}"
+            return f"nothing to compact of {plural(self.files_looked_at, 'file')}, {size_text(self.bytes_looked_at)}"
         head = (
-            f"{self.files} of {self.files_looked_at} files ({size_text(self.bytes)} of "
-            f"{size_text(self.bytes_looked_at)}) are to be rewritten, in {len(self.groups)} groups"
+            f"{self.files:,} of {plural(self.files_looked_at, 'file')} ({size_text(self.bytes)} of "
+            f"{size_text(self.bytes_looked_at)}) to be rewritten, in {plural(len(self.groups), 'group')}"
         )
         return "\n".join([head, *(f"  {group}" for group in self.groups)])
 
@@ -243,16 +244,6 @@ def is_worth_it(tasks: Sequence[FileScanTask], reasons: Iterable[Reason], *, rul
 def size_of(tasks: Iterable[FileScanTask]) -> int:
     """Bytes of the data files."""
     return sum(task.file.file_size_in_bytes for task in tasks)
-
-
-def size_text(count: int) -> str:
-    """Bytes for people."""
-    amount = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if amount < 1024:
-            return f"{amount:.0f} {unit}" if unit == "B" or amount >= 100 else f"{amount:.1f} {unit}"
-        amount /= 1024
-    return f"{amount:.1f} TiB"
 
 
 def _age_and_path(task: FileScanTask) -> tuple[int, int, str, str]:

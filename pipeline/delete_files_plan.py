@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from firn.model.amounts import plural
 from firn.model.datafile import DataFile
 from firn.model.expressions.predicates import TRUE, Expression
 from firn.model.metadata import TableMetadata
@@ -54,8 +55,8 @@ class DeleteRewritePlan(msgspec.Struct, frozen=True, kw_only=True):
     def __str__(self) -> str:
         if self.is_empty:
             return "no delete files to rewrite"
-        said = f"{len(self.replaced)} delete files are to be rewritten for {len(self.tasks)} data files"
-        return f"{said}, {len(self.dangling)} that reach nothing are to be removed"
+        said = f"to rewrite: {plural(len(self.replaced), 'delete file')} for {plural(len(self.tasks), 'data file')}"
+        return f"{said}; to remove: {len(self.dangling):,} that reach nothing"
 
 
 def plan_delete_rewrite(

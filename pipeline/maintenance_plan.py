@@ -9,6 +9,7 @@ from typing import Final, Literal, get_args
 
 import msgspec
 
+from firn.model.amounts import plural
 from firn.model.table_properties import (
     MAINTAIN,
     MAINTAIN_DELETE_FILES_MIN,
@@ -79,17 +80,17 @@ def plan_maintenance(health: TableHealth, properties: Mapping[str, str]) -> Main
 
 def _compact(health: TableHealth) -> Decision:
     if not health.compaction_groups:
-        return _no("compact", f"none of {_count(health.data_files, 'data file')} is worth rewriting")
+        return _no("compact", f"none of {plural(health.data_files, 'data file')} is worth rewriting")
     why = ", ".join(f"{count:,} {reason}" for reason, count in health.compaction_reasons.items())
-    return _yes("compact", f"{health.compactable_files:,} of {_count(health.data_files, 'data file')}: {why}")
+    return _yes("compact", f"{health.compactable_files:,} of {plural(health.data_files, 'data file')}: {why}")
 
 
 def _deletes(health: TableHealth, least: int) -> Decision:
-    looked_at = _count(health.position_delete_files, "file") + " of deleted positions"
+    looked_at = plural(health.position_delete_files, "file") + " of deleted positions"
     if not health.rewritable_delete_files:
         return _no("rewrite-deletes", f"none of {looked_at} is worth rewriting")
     each = health.rewritable_delete_reads / health.rewritable_deletes_for
-    targets = _count(health.rewritable_deletes_for, "data file")
+    targets = plural(health.rewritable_deletes_for, "data file")
     found = f"{health.rewritable_delete_files:,} of {looked_at} are for {targets}, {each:.1f} to read for each"
     if health.compaction_groups:
         found += ", after compaction"
@@ -99,12 +100,12 @@ def _deletes(health: TableHealth, least: int) -> Decision:
 
 
 def _dangling(health: TableHealth) -> Decision:
-    found = f"{health.dangling_delete_files:,} of {_count(health.delete_files, 'delete file')} dangling"
+    found = f"{health.dangling_delete_files:,} of {plural(health.delete_files, 'delete file')} dangling"
     return (_yes if health.dangling_delete_files else _no)("remove-dangling-deletes", found)
 
 
 def _manifests(health: TableHealth, least: int) -> Decision:
-    found = f"{health.rewritable_manifests:,} of {_count(health.manifests, 'manifest')} small or overlapping"
+    found = f"{health.rewritable_manifests:,} of {plural(health.manifests, 'manifest')} small or overlapping"
     if health.rewritable_manifests < least:
         return _no("rewrite-manifests", f"{found}, from {least:,} on")
     return _yes("rewrite-manifests", found)
@@ -130,14 +131,14 @@ def _statistics(action: Action, health: TableHealth, age: int | None, properties
         return _no(action, "the table is empty")
     if age is None:
         return _yes(action, "there are none")
-    told = f"they are {_count(age, 'snapshot')} old"
+    told = f"they are {plural(age, 'snapshot')} old"
     return _yes(action, told) if age >= stale else _no(action, f"{told}, stale from {stale:,} on")
 
 
 def _expire(health: TableHealth, least: int) -> Decision:
     if not health.may_remove_files:
         return _no("expire", "gc.enabled is off: other tables may share the files")
-    found = f"{health.expirable_snapshots:,} of {_count(health.snapshots, 'snapshot')} may expire"
+    found = f"{health.expirable_snapshots:,} of {plural(health.snapshots, 'snapshot')} may expire"
     if health.forgotten_snapshots:
         found += f", {health.forgotten_snapshots:,} have expired and left files"
     if max(health.expirable_snapshots, health.forgotten_snapshots) < least:
@@ -153,7 +154,7 @@ def _orphans(health: TableHealth, every_hours: int) -> Decision:
     if health.orphans_searched_ms is None:
         return _yes("remove-orphans", "nobody has searched for orphans yet")
     hours = (health.now_ms - health.orphans_searched_ms) // HOUR_MS
-    told = f"last searched for {_count(max(0, hours), 'hour')} ago"
+    told = f"last searched for {plural(max(0, hours), 'hour')} ago"
     return (
         _yes("remove-orphans", told)
         if hours >= every_hours
@@ -167,7 +168,3 @@ def _yes(action: Action, reason: str) -> Decision:
 
 def _no(action: Action, reason: str) -> Decision:
     return Decision(action=action, wanted=False, reason=reason)
-
-
-def _count(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -17,6 +17,7 @@ from typing import Final, Literal, Protocol
 import msgspec
 
 from firn.coordinator.client.answers import Answer, Unknown
+from firn.model.amounts import plural
 from firn.model.errors import FirnError
 from firn.model.outcome import Rejected
 from firn.model.sharding import shard_of
@@ -203,15 +204,17 @@ class _Run:
         answer = upkeep.client.submit(intent).result(upkeep.timeout_s)
         if isinstance(answer, Rejected) and answer.hint in {"replan", "retry"}:
             return "yielded", f"others were at them meanwhile: the next run looks again ({answer.rule})"
-        return _told(answer, f"{len(intent.removed_delete_files):,} delete files removed that reached nothing")
+        return _told(answer, f"{plural(len(intent.removed_delete_files), 'delete file')} removed that reached nothing")
 
     def _rewrite_manifests(self) -> tuple[Status, str]:
         done = rewrite_manifests(self._upkeep, self._table)
-        return _told(done.answer, f"{done.before:,} manifests of {done.files:,} files became {done.after:,}")
+        return _told(
+            done.answer, f"{plural(done.before, 'manifest')} of {plural(done.files, 'file')} became {done.after:,}"
+        )
 
     def _partition_statistics(self) -> tuple[Status, str]:
         done = compute_partition_statistics(self._upkeep, self._table)
-        return _told(done.answer, f"{done.partitions:,} partitions counted")
+        return _told(done.answer, f"{plural(done.partitions, 'partition')} counted")
 
     def _expire(self) -> tuple[Status, str]:
         done = expire_snapshots(self._upkeep, self._table, now_ms=self._now_ms)
@@ -221,7 +224,7 @@ class _Run:
         removal = done.removal
         assert removal is not None
         count = getattr(done.answer, "details", {}).get("removed-count", 0)
-        message = f"{count:,} snapshots expired, {removal.count:,} files removed"
+        message = f"{plural(count, 'snapshot')} expired, {plural(removal.count, 'file')} removed"
         if removal.failed:
             return "failed", f"{message}, {len(removal.failed):,} could not be, first {': '.join(removal.failed[0])}"
         if removal.unreadable:
@@ -234,7 +237,7 @@ class _Run:
         found = remove_orphans(
             self._upkeep, self._table, older_than_ms=hours * HOUR_MS, dry_run=False, now_ms=self._now_ms
         )
-        message = f"{found.count:,} of {found.listed:,} files removed, older than {hours:,} hours"
+        message = f"{found.count:,} of {plural(found.listed, 'file')} removed, older than {plural(hours, 'hour')}"
         if found.failed:
             return "failed", f"{message}; {len(found.failed):,} could not be, first {': '.join(found.failed[0])}"
         searched_ms = round(time.time() * 1000) if self._now_ms is None else self._now_ms

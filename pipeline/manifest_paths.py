@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from firn.model.amounts import plural
 from firn.model.errors import CorruptFile, InvalidInput
 from firn.model.manifest import ManifestFile, Status
 from firn.storage.avro import open_avro
@@ -51,7 +52,7 @@ def files_named_by(manifest: ManifestFile, files: FileStore, *, bytes_max: int) 
         raise CorruptFile(location, str(error)) from None
     expected = manifest.live_files_count
     if expected is not None and expected != len(live):
-        raise CorruptFile(location, f"{len(live)} live files where the manifest list says {expected}")
+        raise CorruptFile(location, f"{plural(len(live), 'live file')} where the manifest list says {expected}")
     return NamedFiles(tuple(live), tuple(gone))
 
 

@@ -10,6 +10,7 @@ import pyspark.sql.functions as F  # noqa: N812 - what everybody calls it
 from pyspark.sql import Column, DataFrame
 
 from firn.coordinator.client.answers import Answer
+from firn.model.amounts import plural
 from firn.model.errors import InvalidInput
 from firn.model.expressions.predicates import TRUE, Expression
 from firn.model.schema import Schema
@@ -180,7 +181,7 @@ def _refuse_several(changes: DataFrame) -> None:
     first = several.head()
     if first is not None:
         raise InvalidInput(
-            f"row {first[1]} of {first[0]} is matched by {first['times']} rows of the source",
+            f"row {first[1]} of {first[0]} is matched by {plural(first['times'], 'row')} of the source",
             where="on",
             hint="make the source have one row for each row of the table",
         )

@@ -13,6 +13,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from firn.model.amounts import plural
 from firn.model.errors import InvalidInput
 from firn.model.table_properties import GC_ENABLED
 from firn.pipeline.forgotten_files import LISTED_MAX
@@ -178,7 +179,7 @@ class _Search:
         orphans = [file for file in portion if self._is_orphan(file, under_way)]
         if self._mismatched and self._mismatch == "error":
             raise InvalidInput(
-                f"the table names {len(self._mismatched)} files under another scheme or bucket, first "
+                f"the table names {plural(len(self._mismatched), 'file')} under another scheme or bucket, first "
                 f"{self._mismatched[0]}: say whether to keep or to remove such",
                 where=self._table,
             )

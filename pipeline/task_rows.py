@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from firn.model.amounts import plural
 from firn.model.errors import CorruptFile
 from firn.model.metadata import TableMetadata
 from firn.model.name_mapping import NameMapping, name_mapping_from_text
@@ -89,7 +90,7 @@ class TaskReader:
             if whole.num_rows:
                 yield whole
         if start != file.record_count:
-            raise CorruptFile(file.file_path, f"has {start} rows, its entry says {file.record_count}")
+            raise CorruptFile(file.file_path, f"has {plural(start, 'row')}, its entry says {file.record_count}")
 
     def _completed(self, batch: pa.RecordBatch, task: FileScanTask, *, start: int) -> pa.RecordBatch:
         """The batch with the metadata columns that are computed."""

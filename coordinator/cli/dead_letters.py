@@ -16,13 +16,14 @@ from firn.coordinator.cli.family import Family
 from firn.coordinator.cli.output import Column, complain
 from firn.coordinator.cli.pausing import whoever
 from firn.coordinator.cli.reach import Reach, reaching
-from firn.coordinator.cli.text import one_line, plural, shown, time_of
+from firn.coordinator.cli.text import one_line, shown, time_of
 from firn.coordinator.cli.times import Moment, now_ms
 from firn.coordinator.client import Answer, Unknown
 from firn.coordinator.client.intents import new_intent_id
 from firn.coordinator.journal.lookups import find_decision
 from firn.coordinator.operations.dead_letters import DeadLetter, Selection, is_letter_id, letter_ms, newest_dead_letters
 from firn.coordinator.outcomes.refusals import refusal_in
+from firn.model.amounts import plural
 from firn.model.errors import FirnError, InvalidInput, InvalidIntent, NotFound
 from firn.model.event import letter_event
 from firn.model.intent import Intent, digest_of
@@ -121,10 +122,10 @@ def show(reach: Reach, *, letter_id: str) -> int:
     reach.output.pairs([
         ("letter", letter_id), ("set aside", time_of(letter_ms(letter_id))), ("rule", letter.rule),
         ("why", told.get("message", "")), ("table", letter.table or "-"), ("intent", letter.intent_id or "-"),
-        ("entry", f"shard {letter.shard}, {letter.entry_id}, handed out {letter.deliveries} times"),
+        ("entry", f"shard {letter.shard}, {letter.entry_id}, handed out {plural(letter.deliveries, 'time')}"),
         ("on record", "yes, in the table's journal" if letter.journaled else "no"),
         ("retry", _command(letter_id, letter) if can is None else f"not possible: {can}"),
-        ("payload", f"{letter.payload_bytes:,} bytes"),
+        ("payload", plural(letter.payload_bytes, "byte")),
     ])  # fmt: skip
     reach.output.say()
     for line in _payload_lines(letter):

@@ -14,11 +14,12 @@ import msgspec
 from firn.coordinator.cli.exits import EXIT_NO, EXIT_OK
 from firn.coordinator.cli.output import Column
 from firn.coordinator.cli.reach import Reach, reaching, shards_of
-from firn.coordinator.cli.text import one_line, size_of
+from firn.coordinator.cli.text import one_line
 from firn.coordinator.cli.zookeeper_servers import servers_of
 from firn.coordinator.config import is_loopback
 from firn.coordinator.operations.fleet import fleet_of
 from firn.coordinator.version import VERSION
+from firn.model.amounts import size_text
 from firn.model.errors import FirnError, Misconfigured, NotFound
 from firn.model.identifiers import uuid7
 from firn.storage.membership import Membership
@@ -127,7 +128,7 @@ def _memory(vitals: RedisVitals | None) -> list[Finding]:
     short = vitals.memory_used > USED_SHARE_MAX * vitals.memory_max
     return [Finding(
         check="Redis, memory", state="bad" if short else "good",
-        found=f"{size_of(vitals.memory_used)} of {size_of(vitals.memory_max)} used",
+        found=f"{size_text(vitals.memory_used)} of {size_text(vitals.memory_max)} used",
         do="raise maxmemory, or find out which stream grew: a full Redis takes no intents" if short else "",
     )]  # fmt: skip
 
@@ -244,6 +245,6 @@ def _disk(location: str) -> list[Finding]:
     short = usage.free < FREE_SHARE_MIN * usage.total
     return [Finding(
         check="disk", state="bad" if short else "good",
-        found=f"{size_of(usage.free)} of {size_of(usage.total)} free",
+        found=f"{size_text(usage.free)} of {size_text(usage.total)} free",
         do="make room: a full disk stops all commits" if short else "",
     )]  # fmt: skip

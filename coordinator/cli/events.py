@@ -8,7 +8,8 @@ import click
 
 from firn.coordinator.cli.following import event_of, events_after, newest_id, until_interrupted
 from firn.coordinator.cli.reach import Reach, reaching
-from firn.coordinator.cli.text import plural, shown
+from firn.coordinator.cli.text import shown
+from firn.model.amounts import plural
 from firn.model.event import Event
 from firn.storage.intent_streams import FIRST_ID
 

@@ -6,12 +6,13 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from firn.coordinator.cli.output import Line
-from firn.coordinator.cli.text import plural, shown, span_of, time_of
+from firn.coordinator.cli.text import shown, span_of, time_of
 from firn.coordinator.insight.dry_run import Forecast, FutureSnapshot
 from firn.coordinator.insight.explain import Asked, BatchTold, LostSwap, Now, SnapshotStory, Story
 from firn.coordinator.insight.landed import Landed
 from firn.coordinator.insight.queue_look import Place
 from firn.coordinator.outcomes.publish import OUR_MISTAKES
+from firn.model.amounts import plural
 from firn.model.outcome import Committed, Hint, Rejected
 
 LISTED_MAX: Final = 10
@@ -280,7 +281,7 @@ def _waiting_text(waiting: int | None) -> str:
         return "when others are committed before it; the queue could not be looked at"
     if waiting == 0:
         return "when others are committed before it; nothing is queued for its table now"
-    return f"when others are committed before it; {plural(waiting, 'intent')} of its table are queued now"
+    return f"when others are committed before it; {plural(waiting, 'intent')} of its table in the queue now"
 
 
 def _future_lines(snapshot: FutureSnapshot) -> Iterator[Line]:

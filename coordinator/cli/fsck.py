@@ -11,9 +11,10 @@ import msgspec
 from firn.coordinator.cli.exits import EXIT_NO, EXIT_OK
 from firn.coordinator.cli.output import Column
 from firn.coordinator.cli.reach import Reach, reaching
-from firn.coordinator.cli.text import plural, shown
+from firn.coordinator.cli.text import shown
 from firn.coordinator.fsck.finding import INVARIANTS
 from firn.coordinator.fsck.run import Verdict, check_moving_table, check_table
+from firn.model.amounts import plural
 from firn.storage.pointers import Pointer
 
 SHOWN_MAX: Final = 20

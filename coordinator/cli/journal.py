@@ -14,6 +14,7 @@ from firn.coordinator.cli.following import until_interrupted
 from firn.coordinator.cli.output import Column, complain
 from firn.coordinator.cli.reach import Reach, reaching
 from firn.coordinator.cli.text import one_line, shown, time_of
+from firn.model.amounts import plural
 from firn.model.errors import Unavailable
 from firn.model.journal import Segment, committed, rejected
 from firn.storage.pointers import Pointers
@@ -77,7 +78,7 @@ def _print_line(reach: Reach, segment: Segment) -> None:
     reach.output.say(
         shown(
             f"{sequence:>6}  {time}  {done} committed, {refused} rejected, {retried} retried  {operations}  "
-            f"{snapshots} snapshots  {metadata}  {daemon}"
+            f"{plural(snapshots, 'snapshot')}  {metadata}  {daemon}"
         )
     )
 

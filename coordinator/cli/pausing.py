@@ -14,9 +14,10 @@ import msgspec
 from firn.coordinator.cli.exits import EXIT_NO, EXIT_OK
 from firn.coordinator.cli.output import complain
 from firn.coordinator.cli.reach import Reach, reaching, shards_of
-from firn.coordinator.cli.text import one_line, plural, shown, span_of, time_of
+from firn.coordinator.cli.text import one_line, shown, span_of, time_of
 from firn.coordinator.cli.times import now_ms
 from firn.coordinator.operations.pausing import Drain, Paused, drain, pause_table, resume_table
+from firn.model.amounts import plural
 from firn.model.errors import FirnError, InvalidInput, NotFound
 from firn.model.event import pause_event
 from firn.model.identifiers import check_table_name
@@ -96,7 +97,7 @@ def drain_command(reach: Reach, *, table: str, reason: str, by: str, timeout: fl
 
     def show(now: Drain) -> None:
         if now.left and now.left not in seen[-1:]:
-            complain(f"firn: {now.left:,} of {plural(now.submitted, 'intent')} are not decided yet")
+            complain(f"firn: {now.left:,} of {plural(now.submitted, 'intent')} not decided yet")
         seen.append(now.left)
 
     ended = reach.run(_drained(reach, table, timeout_s=timeout, progress=show))

@@ -11,11 +11,12 @@ import msgspec
 from firn.coordinator.cli.exits import EXIT_NO, EXIT_OK
 from firn.coordinator.cli.output import Column, complain
 from firn.coordinator.cli.reach import Reach, reaching
-from firn.coordinator.cli.text import one_line, plural, shown
+from firn.coordinator.cli.text import one_line, shown
 from firn.coordinator.operations.table_health import EVENTS_MAX
 from firn.coordinator.recovery.heads import Witness
 from firn.coordinator.recovery.journals import Journals, Link
 from firn.coordinator.recovery.run import ANNOUNCED_AT_ONCE, Found, Storage, Survey, places_of, restore, survey
+from firn.model.amounts import plural
 from firn.model.errors import AlreadyExists, CorruptFile, FirnError, InvalidInput, Misconfigured, NotFound, Unavailable
 from firn.model.event import Event
 from firn.storage.intent_streams import TablePlace
@@ -80,7 +81,7 @@ def _refuse_if_unwise(found: Survey, members: Sequence[str], *, missing_only: bo
     existing = [one.table for one in found.tables if one.finding == "exists"]
     if existing:
         raise Misconfigured(
-            f"{plural(len(existing), 'table')} have pointers ({_listed(existing)}), so ZooKeeper was not lost whole: "
+            f"{plural(len(existing), 'pointer')} there already ({_listed(existing)}), so ZooKeeper was not lost whole: "
             "nothing was done. --missing-only restores the others, and leaves these as they are"
         )
     if members:
@@ -200,11 +201,11 @@ def _show(reach: Reach, found: Survey, *, restored: list[str] | None) -> None:
     if len(found.torn) > LISTED_MAX:
         complain(f"firn: and {len(found.torn) - LISTED_MAX} more (--json lists all)")
     if found.copies:
-        complain(f"firn: {plural(len(found.copies), 'segment')} of copied or moved tables were left out (--json)")
+        complain(f"firn: {plural(len(found.copies), 'segment')} of copied or moved tables left out (--json)")
     counts = {finding: sum(one.finding == finding for one in found.tables) for finding in ("restore", "damaged")}
     if counts["damaged"]:
         complain(
-            f"firn: {plural(counts['damaged'], 'table')} cannot be restored as they are: bring the files back that are "
+            f"firn: {plural(counts['damaged'], 'table')} not restorable as stored: bring the files back that are "
             "named, and run it again; or take the table over without its journal: firn table register"
         )
     paused = [one.table for one in found.tables if one.pointer is not None and one.pointer.paused is not None]

@@ -11,9 +11,10 @@ import click
 from firn.coordinator.cli.exits import EXIT_NO, EXIT_OK
 from firn.coordinator.cli.output import Column, complain
 from firn.coordinator.cli.reach import Reach, reaching
-from firn.coordinator.cli.text import one_line, plural, time_of
+from firn.coordinator.cli.text import one_line, time_of
 from firn.coordinator.client.reservations import ReservationOptions, wanted_of
 from firn.coordinator.outcomes.reservations import Reservations, Standing
+from firn.model.amounts import plural
 from firn.model.errors import InvalidInput
 from firn.model.identifiers import check_table_name
 from firn.model.reservation import Reservation

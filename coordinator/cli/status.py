@@ -18,8 +18,9 @@ from firn.coordinator.cli.following import until_interrupted
 from firn.coordinator.cli.output import Column, complain
 from firn.coordinator.cli.pausing import pause_text
 from firn.coordinator.cli.reach import Reach, reaching, shards_of
-from firn.coordinator.cli.text import one_line, plural, shown, span_of, time_of
+from firn.coordinator.cli.text import one_line, shown, span_of, time_of
 from firn.coordinator.operations.fleet import Fleet, Shard, fleet_of
+from firn.model.amounts import plural
 from firn.model.pause import Pause
 from firn.storage.membership import Membership
 from firn.storage.pauses import Pauses

@@ -14,11 +14,12 @@ from firn.coordinator.cli.reach import Reach, reaching
 from firn.coordinator.cli.short_text import order_of_keys, schema_of_columns, spec_of_partitions
 from firn.coordinator.cli.table_history import HISTORY_COLUMNS, history_row
 from firn.coordinator.cli.table_views import FILE_COLUMNS, file_row, live_files, summary_json, summary_sections
-from firn.coordinator.cli.text import plural, shown
+from firn.coordinator.cli.text import shown
 from firn.coordinator.client import Intents, TableView
 from firn.coordinator.client.intents import new_intent_id
 from firn.coordinator.client.options import TableOptions
 from firn.coordinator.insight.table_history import history_of
+from firn.model.amounts import plural
 from firn.model.errors import NotFound
 from firn.model.intent import DropTable, Intent, RegisterTable
 from firn.model.metadata import TableMetadata

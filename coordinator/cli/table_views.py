@@ -8,8 +8,9 @@ from typing import Any, Final
 import msgspec
 
 from firn.coordinator.cli.output import Column
-from firn.coordinator.cli.text import size_of, time_of
+from firn.coordinator.cli.text import time_of
 from firn.coordinator.tables.table_reader import TableReader
+from firn.model.amounts import size_text
 from firn.model.errors import CorruptFile
 from firn.model.metadata import TableMetadata
 from firn.model.partition_path import partition_path
@@ -220,6 +221,6 @@ def _partition(metadata: TableMetadata, spec_id: int, values: Sequence[Any]) -> 
 def file_row(file: LiveFile) -> tuple[object, ...]:
     """A file as a row of `FILE_COLUMNS`."""
     return (
-        file.content, file.partition or "-", f"{file.record_count:,}", size_of(file.file_size_in_bytes),
+        file.content, file.partition or "-", f"{file.record_count:,}", size_text(file.file_size_in_bytes),
         file.sequence_number, file.file_path,
     )  # fmt: skip

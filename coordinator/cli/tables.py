@@ -11,7 +11,7 @@ from firn.coordinator.cli.exits import EXIT_NO, EXIT_OK
 from firn.coordinator.cli.output import Column, complain
 from firn.coordinator.cli.pausing import pause_text
 from firn.coordinator.cli.reach import Reach, reaching, shards_of
-from firn.coordinator.cli.text import one_line, plural, size_of, span_of
+from firn.coordinator.cli.text import one_line, span_of
 from firn.coordinator.cli.times import now_ms
 from firn.coordinator.operations.table_health import (
     Content,
@@ -21,6 +21,7 @@ from firn.coordinator.operations.table_health import (
     with_content,
     with_queue,
 )
+from firn.model.amounts import plural, size_text
 from firn.model.errors import NotFound, Unavailable
 from firn.model.identifiers import check_table_name
 
@@ -139,7 +140,7 @@ def _sizes(content: Content | None) -> tuple[str, ...]:
     if content is None:
         return ("-",) * len(DEEP_COLUMNS)
     counts = (content.snapshots, content.manifests, content.data_files, content.delete_files, content.records)
-    return (*(_number(count) for count in counts), "?" if content.bytes is None else size_of(content.bytes))
+    return (*(_number(count) for count in counts), "?" if content.bytes is None else size_text(content.bytes))
 
 
 def _number(count: int | None) -> str:

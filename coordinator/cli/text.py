@@ -55,21 +55,6 @@ def span_of(ms: float) -> str:
     return f"{hours} h {minutes} min" if hours < 24 else f"{hours // 24} d {hours % 24} h"
 
 
-def size_of(count_bytes: int) -> str:
-    """A number of bytes with a unit."""
-    size = float(count_bytes)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < 1024:
-            return f"{count_bytes} B" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.1f} TiB"
-
-
-def plural(count: int, noun: str, many: str | None = None) -> str:
-    """``1 file``, ``2 files``; `many` for nouns that want more than an s."""
-    return f"{count:,} {noun if count == 1 else many or noun + 's'}"
-
-
 def _is_unsafe(character: str) -> bool:
     return unicodedata.category(character) in _UNSAFE and character not in _HARMLESS
 

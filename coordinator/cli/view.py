@@ -16,10 +16,11 @@ from firn.coordinator.cli.operating import key_value
 from firn.coordinator.cli.output import Column
 from firn.coordinator.cli.reach import Reach, reaching
 from firn.coordinator.cli.short_text import schema_of_columns
-from firn.coordinator.cli.text import plural, shown
+from firn.coordinator.cli.text import shown
 from firn.coordinator.cli.view_shown import VERSION_COLUMNS, history_json, version_rows, view_json, view_sections
 from firn.coordinator.client import Intents, ViewFound
 from firn.coordinator.client.options import ViewOptions
+from firn.model.amounts import plural
 from firn.model.errors import InvalidInput
 from firn.storage.metadata_files import version_of
 from firn.storage.pointers import Pointer

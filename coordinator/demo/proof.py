@@ -9,6 +9,7 @@ from pyiceberg.table import StaticTable
 
 from firn.coordinator.demo.actors import Report
 from firn.coordinator.demo.dataset import FileStats
+from firn.model.amounts import plural
 
 
 class Proof(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,21 +64,23 @@ def prove(metadata_location: str, reports: Sequence[Report], *, read_back: FileS
     live = [task.file.file_path for task in table.scan().plan_files()]
     rows = sum(stats.rows for stats in expected.values())
     if len(ids) != rows:
-        problems.append(f"the table has {len(ids)} rows, the writers were told of {rows}")
+        problems.append(f"the table has {plural(len(ids), 'row')}, the writers were told of {rows:,}")
     id_sum = sum(stats.id_sum for stats in expected.values())
     if sum(ids.to_pylist()) != id_sum:
         problems.append("the ids in the table do not add up to those that the writers were told of")
     if read_back not in (None, FileStats(rows, id_sum)):
-        problems.append(f"Spark reads {read_back}, the writers were told of {rows} rows with ids that add to {id_sum}")
+        problems.append(
+            f"Spark reads {read_back}, the writers were told of {plural(rows, 'row')} with ids that add to {id_sum}"
+        )
     if sorted(live) != sorted(expected):
         problems.append(
-            f"{len(set(live) - set(expected))} live files that nobody was told of, "
+            f"{plural(len(set(live) - set(expected)), 'live file')} that nobody was told of, "
             f"{len(set(expected) - set(live))} missing, "
             f"{len(live) - len(set(live))} doubled"
         )
     count = [report.status for report in reports].count
     if count("unknown"):
-        problems.append(f"{count('unknown')} intents have no outcome")
+        problems.append(f"{plural(count('unknown'), 'intent')} without an outcome")
     return Proof(
         rows=len(ids),
         files=len(live),

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from firn.coordinator.demo.actors import Report
+from firn.model.amounts import plural
 
 WINDOW_S: Final = 5.0
 """Rates and latencies shown live are over this long."""
@@ -75,7 +76,7 @@ class Scoreboard:
             ("rejected/s", f"{status['rejected'] / span:.1f}"),
             ("intents per batch", self._per_batch()),
             ("latency p50 / p99", _median_and_slow(latencies)),
-            ("lag", UNKNOWN if self._lag is None else f"{self._lag:.0f} intents"),
+            ("lag", UNKNOWN if self._lag is None else plural(round(self._lag), "intent")),
             ("total", f"{total['committed']} committed, {total['rejected']} rejected"),
         ]
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from firn.coordinator.fsck.contents import READS_AT_ONCE, Contents, FileFact, Listed
 from firn.coordinator.fsck.finding import Finding
+from firn.model.amounts import plural
 from firn.model.deletion_vector import from_blob
 from firn.model.errors import CorruptFile, InvalidInput, NotFound
 from firn.model.manifest import Status
@@ -106,7 +107,7 @@ def _inside(fact: FileFact, files: FileStore) -> Finding | None:
         if fact.file_format == "parquet":
             rows = _parquet_rows(fact, files)
             if rows != fact.records:
-                return _finding(fact.path, f"has {rows} rows, its manifest says {fact.records}")
+                return _finding(fact.path, f"has {plural(rows, 'row')}, its manifest says {fact.records}")
         elif fact.blob is not None:
             offset, length = fact.blob
             blob = files.read_range(fact.path, offset=offset, length=length)

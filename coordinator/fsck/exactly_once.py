@@ -11,6 +11,7 @@ import msgspec
 from firn.coordinator.fsck.contents import Contents
 from firn.coordinator.fsck.evidence import Evidence, Version
 from firn.coordinator.fsck.finding import Finding
+from firn.model.amounts import plural
 from firn.model.ancestry import ancestors_of
 from firn.model.effects import effects_on
 from firn.model.intent import OPERATIONS, Append, DeleteFiles, Replace
@@ -70,7 +71,9 @@ def _checkpoint(segment: Segment, checkpoint: Checkpoint, since: Mapping[str, st
     listed = {intent_id: digest for intent_id, digest, _ in checkpoint.intents}
     forgotten = since.keys() - listed.keys()
     if forgotten:
-        yield _finding(segment.location, f"its checkpoint forgets {len(forgotten)} intents, first {min(forgotten)}")
+        yield _finding(
+            segment.location, f"its checkpoint forgets {plural(len(forgotten), 'intent')}, first {min(forgotten)}"
+        )
     other = [intent_id for intent_id, digest in listed.items() if since.get(intent_id, digest) != digest]
     if other:
         yield _finding(segment.location, f"its checkpoint has another digest for intent {other[0]}")
@@ -88,7 +91,7 @@ def _snapshots_answer_intents(evidence: Evidence) -> Iterator[Finding]:
                 yield _finding(segment.location, f"snapshot {snapshot_id} was committed before, in {before}")
         moved = segment.batch.new_metadata not in (None, segment.batch.base_metadata)
         if made and not moved:
-            yield _finding(segment.location, f"{len(made)} snapshots were committed, and the table did not change")
+            yield _finding(segment.location, f"{plural(len(made), 'snapshot')} committed, and the table did not change")
         version = versions.get(segment.batch.new_metadata or "")
         if version is not None and version.base is not None and moved:
             yield from _version_answers(version, claims, made)
@@ -105,8 +108,8 @@ def _version_answers(version: Version, claims: Mapping[int, _Claims], made: set[
         if stated is not None and stated != str(claims[snapshot_id].makers):
             yield _finding(
                 version.location,
-                f"snapshot {snapshot_id} says that it answers {stated} intents; "
-                f"{claims[snapshot_id].makers} were told it",
+                f"snapshot {snapshot_id} says that it answers {stated}, and "
+                f"{plural(claims[snapshot_id].makers, 'intent')} had it as an answer",
             )
 
 

@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from firn.coordinator.replay.working import SUMMARY_BATCH, SUMMARY_INTENT, SUMMARY_INTENTS, SUMMARY_WRITER
+from firn.model.amounts import plural
 from firn.model.snapshot import Snapshot
 
 OUTSIDE: Final = "a writer outside firn"
@@ -52,7 +53,7 @@ class Landed(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_def
         if self.writers:
             more = len(self.writers) - NAMED_MAX
             return ", ".join(self.writers[:NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
-        return f"{self.intents_count} intents" if self.intents_count > 1 else self.intent_id or "firn"
+        return plural(self.intents_count, "intent") if self.intents_count > 1 else self.intent_id or "firn"
 
 
 def landed(snapshot: Snapshot) -> Landed:

@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from firn.coordinator.operations.bulletin import Notice, notice_in
+from firn.model.amounts import plural
 from firn.model.errors import FirnError, NotFound
 from firn.model.pause import Pause
 from firn.model.trouble import Trouble
@@ -96,14 +97,16 @@ async def fleet_of(
     if unowned and len(unowned) == shards:
         troubles.append("no daemon reads any shard: all intents wait")
     elif unowned:
-        troubles.append(f"no daemon reads shards {', '.join(map(str, unowned))}: intents on them wait")
+        troubles.append(
+            f"no daemon reads shard{'s' if unowned[1:] else ''} {', '.join(map(str, unowned))}: intents there wait"
+        )
     versions = sorted({member.version for member in members})
     if len(versions) > 1:
         troubles.append(f"daemons of several versions: {', '.join(versions)}")
     for member in members:
         troubles.extend(map(str, member.troubles))
         if member.troubles_in_all > len(member.troubles):
-            troubles.append(f"{member.id}: and {member.troubles_in_all - len(member.troubles)} more tables")
+            troubles.append(f"{member.id}: and {plural(member.troubles_in_all - len(member.troubles), 'more table')}")
     return Fleet(
         members=tuple(members), shards=tuple(looked_at), tables=len(tables), troubles=tuple(dict.fromkeys(troubles)),
         paused=paused, zookeeper_answers=known is not None,

@@ -23,6 +23,7 @@ from firn.coordinator.pages.dashboard_pages import DashboardPages
 from firn.coordinator.pages.live import LiveEvents
 from firn.coordinator.pages.prometheus import Prometheus
 from firn.coordinator.pages.survey import EVENTS_MAX, TABLES_A_PAGE, Survey, TablePage
+from firn.model.amounts import plural
 from firn.model.errors import FirnError, NotFound
 from firn.model.identifiers import is_intent_id
 from firn.model.traceparent import trace_id_in
@@ -81,7 +82,7 @@ class Site:
             loader=FileSystemLoader(HERE / "templates"), autoescape=True, undefined=StrictUndefined,
             trim_blocks=True, lstrip_blocks=True,
         )  # fmt: skip
-        self._templates.globals["trace_link"] = _trace_links(trace_url)
+        self._templates.globals.update(trace_link=_trace_links(trace_url), plural=plural)
         self._templates.filters.update(clock=_clock, iso=_iso, seconds=_seconds, short=_short, path=_path)
 
     def add_to(self, app: web.Application) -> None:

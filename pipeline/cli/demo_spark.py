@@ -22,6 +22,7 @@ from firn.coordinator.client.intents import new_intent_id
 from firn.coordinator.demo.actors import ID_STRIDE, Report
 from firn.coordinator.demo.dataset import COUNTRIES, DAYS, FIRST_DAY, TABLE, FileStats, customers_by_bucket, stats_of
 from firn.coordinator.demo.spark_part import SparkLine
+from firn.model.amounts import plural
 from firn.model.errors import Misconfigured
 from firn.model.outcome import Committed, Rejected
 from firn.pipeline.compaction import compact
@@ -74,12 +75,12 @@ class SparkActor:
         after = self._live(None)
         tell(
             "compacted",
-            f"compacted {outcome.files_before} files into {outcome.files_after}",
+            f"compacted {plural(outcome.files_before, 'file')} into {outcome.files_after:,}",
             report=Report(
                 role="spark",
                 actor=ACTOR,
                 operation="replace (Spark)",
-                intent_id=f"{len(outcome.groups)} groups",
+                intent_id=plural(len(outcome.groups), "group"),
                 status="committed" if outcome.ok else "rejected",
                 latency_ms=(time.monotonic() - started) * 1000,
                 added=self._stats(sorted(after - before)),
@@ -92,7 +93,7 @@ class SparkActor:
         rows = read(self._spark, TABLE, columns=["id"], connection=self._connection)
         found = rows.agg(F.count("*"), F.sum(F.col("id").cast("decimal(38, 0)"))).collect()[0]
         stats = FileStats(found[0], int(found[1] or 0))
-        tell("read-back", f"reads {stats.rows} rows", read=stats)
+        tell("read-back", f"reads {plural(stats.rows, 'row')}", read=stats)
 
     def _orders(self, first_id: int, *, customers: Sequence[int], day: int) -> DataFrame:
         """Orders of one day by customers of one bucket: rows of one partition."""

@@ -13,9 +13,10 @@ from firn.coordinator.cli.exits import EXIT_NO, EXIT_OK
 from firn.coordinator.cli.family import Family
 from firn.coordinator.cli.output import Column, complain
 from firn.coordinator.cli.reach import Reach, reaching
-from firn.coordinator.cli.text import one_line, plural, shown, size_of, span_of
+from firn.coordinator.cli.text import one_line, shown, span_of
 from firn.coordinator.client import Answer, Client
 from firn.coordinator.client.servers import Servers
+from firn.model.amounts import plural, size_text
 from firn.model.errors import FirnError, InvalidInput, Misconfigured
 from firn.pipeline.connection import Connection
 from firn.pipeline.maintenance_plan import NEEDS_SPARK, MaintenancePlan
@@ -127,7 +128,7 @@ class LateSpark:
     def compact(self, table: str, *, go_on: Callable[[], bool]) -> tuple[Status, str]:
         spark, connection = self._session()
         outcome = _loaded("firn.pipeline.compaction").compact(spark, table, connection=connection, go_on=go_on)
-        told = f"{outcome.files_before:,} files became {outcome.files_after:,}"
+        told = f"{plural(outcome.files_before, 'file')} became {outcome.files_after:,}"
         if not outcome.ok:
             raise FirnError(f"{told}; {outcome}")
         if outcome.postponed:
@@ -139,7 +140,7 @@ class LateSpark:
         outcome = _loaded("firn.pipeline.delete_files_rewrite").rewrite_delete_files(
             spark, table, connection=connection
         )
-        return outcome.answer, f"{outcome.files_before:,} delete files became {outcome.files_after:,}"
+        return outcome.answer, f"{plural(outcome.files_before, 'delete file')} became {outcome.files_after:,}"
 
     def distinct_values(self, table: str) -> Answer | None:
         spark, connection = self._session()
@@ -192,7 +193,7 @@ def _each(names: Iterable[str], work: Callable[[str], Any]) -> tuple[list[Any], 
 def _headline(one: MaintenancePlan) -> str:
     health = one.health
     return (
-        f"{shown(health.table)}: {plural(health.data_files, 'data file')} of {size_of(health.data_bytes)}, "
+        f"{shown(health.table)}: {plural(health.data_files, 'data file')} of {size_text(health.data_bytes)}, "
         f"{plural(health.delete_files, 'delete file')} for {health.delete_ratio:.1%} of rows, "
         f"{plural(health.manifests, 'manifest')}, {plural(health.snapshots, 'snapshot')}"
     )

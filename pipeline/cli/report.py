@@ -17,6 +17,7 @@ from firn.coordinator.cli.output import Column, complain
 from firn.coordinator.cli.reach import Reach, reaching
 from firn.coordinator.cli.text import one_line, shown, time_of
 from firn.coordinator.cli.times import Moment, Span
+from firn.model.amounts import plural
 from firn.model.errors import InvalidInput, Unavailable
 from firn.pipeline.cli.reached import ReachClient, journal_heads
 from firn.pipeline.commits_table import COMMITS_TABLE, Collected, CommitsTable
@@ -98,7 +99,7 @@ def _say_collected(reach: Reach, collected: Collected, commits_table: str) -> No
     if collected.tables:
         reach.output.grid(COLLECTED_COLUMNS, rows, empty="")
     reach.output.say(
-        f"{collected.rows} decisions added to {shown(commits_table)}"
+        f"{plural(collected.rows, 'decision')} added to {shown(commits_table)}"
         if collected.rows
         else f"nothing is new; {shown(commits_table)} is up to date"
     )

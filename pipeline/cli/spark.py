@@ -11,6 +11,7 @@ from firn.coordinator.cli.family import Family
 from firn.coordinator.cli.output import Column
 from firn.coordinator.cli.reach import Reach
 from firn.coordinator.cli.text import shown
+from firn.model.amounts import plural
 from firn.pipeline.cli.report import collect
 from firn.pipeline.cli.spark_running import SparkOptions, bars, session, sparking, watching
 from firn.pipeline.cli.spark_stats import stats
@@ -51,15 +52,15 @@ def submit_demo_command(reach: Reach, options: SparkOptions, *, table: str, rows
     """Append made-up orders with Spark, read the table back, and count."""
     with session(reach, options, app="firn demo") as (started, connection):
         require_demo_table(connection, table)
-        with watching(started, f"writing {rows} rows"):
+        with watching(started, f"writing {plural(rows, 'row')}"):
             done = submit_demo(started, connection, table=table, rows=rows)
     if reach.output.as_json:
         reach.output.document(done)
         return
-    reach.output.say(f"{done.rows_appended} rows appended in snapshot {done.snapshot_id}; Spark reads back:")
+    reach.output.say(f"{plural(done.rows_appended, 'row')} appended in snapshot {done.snapshot_id}; Spark reads back:")
     columns = (Column("COUNTRY"), Column("AMOUNT", right=True))
     reach.output.grid(columns, done.amount_by_country.items(), empty="")
-    reach.output.say(f"{done.rows_in_table} rows in {shown(table)}")
+    reach.output.say(f"{plural(done.rows_in_table, 'row')} in {shown(table)}")
 
 
 @spark.command(
@@ -146,7 +147,7 @@ def report_command(
                 listed = ([row[name] for name in frame.columns] for row in rows[:ROWS_SHOWN])
                 reach.output.grid(columns, listed, empty="no rows")
                 if len(rows) > ROWS_SHOWN:
-                    reach.output.say(f"… {len(rows) - ROWS_SHOWN} more; --json has all")
+                    reach.output.say(f"… {len(rows) - ROWS_SHOWN:,} more; --json has all")
     if reach.output.as_json:
         reach.output.document({title: _plain(rows) for title, rows in found.items()})
 

@@ -13,6 +13,7 @@ from firn.coordinator.cli.output import Column, complain
 from firn.coordinator.cli.reach import Reach
 from firn.coordinator.cli.text import one_line, shown
 from firn.coordinator.client import Answer, Unknown
+from firn.model.amounts import plural
 from firn.model.outcome import Rejected
 from firn.model.transforms import Void
 from firn.pipeline.cli.spark_running import SparkOptions, session, sparking, watching
@@ -67,7 +68,7 @@ def _say(reach: Reach, counted: Counted) -> None:
     if rows:
         reach.output.grid((Column("COLUMN"), Column("DISTINCT VALUES", right=True)), rows, empty="")
     if counted.partitions:
-        reach.output.say(f"{counted.partitions} partitions counted")
+        reach.output.say(f"{plural(counted.partitions, 'partition')} counted")
     if not counted.answers:
         reach.output.say(f"{shown(counted.table)} has nothing to count")
     for answer in counted.answers:

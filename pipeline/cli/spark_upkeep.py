@@ -14,9 +14,9 @@ from firn.coordinator.cli.reach import Reach, reaching
 from firn.coordinator.cli.text import one_line, shown
 from firn.coordinator.cli.times import Moment, Span
 from firn.coordinator.client import Unknown
+from firn.model.amounts import plural, size_text
 from firn.model.outcome import Committed, Rejected
 from firn.pipeline.cli.spark_running import bars, connection_of
-from firn.pipeline.compaction_plan import size_text
 from firn.pipeline.forgotten_files import Removal
 from firn.pipeline.orphan_files import OLDER_THAN_MS, Mismatch, Orphans, remove_orphans
 from firn.pipeline.snapshot_expiry import Expired, expire_snapshots
@@ -89,7 +89,7 @@ def _say_expired(reach: Reach, done: Expired) -> None:
             complain(f"firn: unknown: {one_line(advice(done.answer))}")
         case Committed():
             details = done.answer.details
-            reach.output.say(f"expired: {details.get('removed-count', 0)} snapshots")
+            reach.output.say(f"expired: {plural(details.get('removed-count', 0), 'snapshot')}")
             for name, what in _MORE_DETAILS.items():
                 if details.get(name):
                     reach.output.say(f"{what}: {shown(_listed(details[name]))}")
@@ -114,7 +114,7 @@ def _say_removal(reach: Reach, removal: Removal) -> None:
     kept = [(removal.under_way, "work under way names them"), (removal.elsewhere, "outside of the table's folders")]
     for count, why in kept:
         if count:
-            reach.output.say(f"kept: {count} files, {why}")
+            reach.output.say(f"kept: {plural(count, 'file')}, {why}")
     for location in removal.unreadable:
         complain(f"firn: cannot be read, and stays with all that it names: {shown(location)}")
     _complain_of(removal.failed)
@@ -158,9 +158,12 @@ def _say_orphans(reach: Reach, found: Orphans) -> None:
     for location in found.locations[:LOCATIONS_SHOWN]:
         reach.output.say(shown(location))
     if found.count > LOCATIONS_SHOWN:
-        reach.output.say(f"… {found.count - LOCATIONS_SHOWN} more")
+        reach.output.say(f"… {found.count - LOCATIONS_SHOWN:,} more")
     what = "would be removed (--remove does it)" if found.dry_run else "removed"
-    reach.output.say(f"{found.count} orphans of {size_text(found.bytes_count)} {what}; {found.listed} files looked at")
+    reach.output.say(
+        f"{plural(found.count, 'orphan')} of {size_text(found.bytes_count)} {what}; "
+        f"{plural(found.listed, 'file')} looked at"
+    )
     if found.young or found.under_way:
         reach.output.say(f"kept: {found.young} that are too young, {found.under_way} that work under way names")
     for location in found.mismatched:

@@ -70,7 +70,7 @@ def test_a_run_does_what_the_plan_says_and_then_nothing_is_left(upkeep: Upkeep) 
     assert spark.asked == ["compact", "distinct-values"]
     messages = {one.action: one.message for one in run.actions}
     assert messages["rewrite-manifests"] == "6 manifests of 6 files became 1"
-    assert messages["partition-statistics"] == "1 partitions counted"
+    assert messages["partition-statistics"] == "1 partition counted"
     # The daemon's clock is today's, so nothing is old enough for it to expire.
     assert messages["remove-orphans"].startswith("1 of ")
     check(upkeep, table)
@@ -114,7 +114,7 @@ def test_deletes_that_reach_nothing_any_more_go_without_spark(upkeep: Upkeep) ->
     (told,) = (one for one in plan_table(upkeep, table).decisions if one.action == "remove-dangling-deletes")
     assert (told.wanted, told.reason) == (True, "1 of 1 delete file dangling")
     (done,) = maintain(upkeep, table, spark=spark, leave_out=others).actions
-    assert (done.status, done.message) == ("done", "1 delete files removed that reached nothing")
+    assert (done.status, done.message) == ("done", "1 delete file removed that reached nothing")
     assert spark.asked == []
     assert dangling not in [file.file_path for file in live_files(upkeep.table(table).metadata, upkeep.files)]
     assert maintain(upkeep, table, spark=spark, leave_out=others).actions == ()

@@ -271,7 +271,7 @@ async def test_branches_and_tags_are_listed_however_old_what_they_point_at_is(mo
         for name in "bcd":
             await bench.commit(append(name))
         page = await text_of(browser, f"/tables/{TABLE}")
-        assert "2 older snapshots are left out" in page
+        assert "2 older snapshots not drawn" in page
         listed = page.partition("Branches and tags")[2]
         assert re.findall(r'data-label="Name">([^<]*)</td><td data-label="Kind">(\w+)', listed) == [
             ("main", "branch"), ("audit", "branch"), ("eod&lt;1&gt;", "tag"),

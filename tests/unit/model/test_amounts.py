@@ -1,0 +1,14 @@
+"""Amounts are told as people say them."""
+
+from firn.model.amounts import plural, size_text
+
+
+def test_one_is_told_as_one_and_many_as_many():
+    assert [plural(n, "file") for n in (0, 1, 2000)] == ["0 files", "1 file", "2,000 files"]
+    assert [plural(n, "breach", "breaches") for n in (1, 2)] == ["1 breach", "2 breaches"]
+
+
+def test_sizes_are_told_in_the_unit_that_fits():
+    assert [size_text(n) for n in (0, 1023, 1024, 1536, 200 * 1024, 5 * 2**30, 3 * 2**50)] == [
+        "0 B", "1023 B", "1.0 KiB", "1.5 KiB", "200 KiB", "5.0 GiB", "3072.0 TiB",
+    ]  # fmt: skip
