@@ -80,6 +80,7 @@ def _is_local(url: str) -> bool:
 
 
 async def _servers(reach: Reach) -> list[Finding]:
+    reach.advises = False  # each finding says what to do
     findings: list[Finding] = []
     for name, check in (
         ("Redis", _redis),

@@ -10,7 +10,7 @@ import asyncio
 import functools
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
 
@@ -19,7 +19,7 @@ import msgspec
 
 from firn.coordinator.cli.output import Output
 from firn.coordinator.config import CONFIG_FILE, LogSettings, Settings, load_settings
-from firn.coordinator.connections import connect_files, connect_session, connect_streams
+from firn.coordinator.connections import connect_files, connect_session, connect_streams, naming_redis
 from firn.coordinator.endpoints import DATA_DEFAULT, read_endpoints
 from firn.coordinator.logs import configure_logs
 from firn.coordinator.tables.table_catalogs import TableCatalogs
@@ -38,6 +38,9 @@ CONNECT_TIMEOUT_S: Final = 5.0
 """How long a command waits for a server that does not answer."""
 
 POINTERS_AT_ONCE: Final = 64
+
+REDIS_HINT: Final = "start it, or correct redis.url (FIRN_REDIS_URL); firn doctor checks all servers"
+ZOOKEEPER_HINT: Final = "start it, or correct zookeeper.hosts (FIRN_ZOOKEEPER); firn doctor checks all servers"
 
 _SERVER_VARIABLES: Final = ("FIRN_REDIS", "FIRN_ZOOKEEPER", "FIRN_WAREHOUSE", "FIRN_CONFIG")
 """Whoever sets one of these has servers in mind, and means those."""
@@ -64,6 +67,8 @@ class Reach:
     def __init__(self, settings: Settings, *, output: Output, connectors: Connectors, hint: str = "") -> None:
         self.settings = settings
         self.output = output
+        self.advises = True
+        """Whether an error of a server says what to do about it, too; a command may do that by itself."""
         self._connectors = connectors
         self._hint = hint
 
@@ -76,26 +81,29 @@ class Reach:
     async def session(self, *, anonymous: bool = False) -> AsyncIterator[Session]:
         """A ZooKeeper session, `anonymous` as somebody who has no password.
 
-        Raises Unavailable, with what to do about it when nothing was set.
+        Raises Unavailable, which says where it is and what to do.
         """
         replace, settings = msgspec.structs.replace, self.settings
         if anonymous:
             settings = replace(settings, zookeeper=replace(settings.zookeeper, auth=None))
-        try:
-            async with self._connectors.session(settings) as session:
-                yield session
-        except Unavailable as error:
-            raise self._with_hint(error) from error
+        async with AsyncExitStack() as stack:
+            try:
+                session = await stack.enter_async_context(self._connectors.session(settings))
+            except Unavailable as error:
+                raise self._advised(error, ZOOKEEPER_HINT) from error
+            yield session
 
     @asynccontextmanager
     async def streams(self) -> AsyncIterator[IntentStreams]:
         """The streams in Redis, which answers. Raises as `session` does."""
         streams = self._connectors.streams(self.settings)
         try:
-            await streams.settings()
+            try:
+                async with naming_redis(self.settings):
+                    await streams.settings()
+            except Unavailable as error:
+                raise self._advised(error, REDIS_HINT) from error
             yield streams
-        except Unavailable as error:
-            raise self._with_hint(error) from error
         finally:
             await streams.close()
 
@@ -173,8 +181,11 @@ class Reach:
             return pointer  # whoever reads the table finds out
         return msgspec.structs.replace(pointer, journal_head=journal_head_of(pointer, metadata))
 
-    def _with_hint(self, error: Unavailable) -> Unavailable:
-        hint, self._hint = self._hint, ""  # said once, however many connections it goes through
+    def _advised(self, error: Unavailable, usual: str) -> Unavailable:
+        """The error with what to do: what was said when the settings were found, else the `usual` advice."""
+        hint = self._hint or (usual if self.advises else "")
+        if self._hint:  # said once, however many servers there are: it is about all of them
+            self._hint, self.advises = "", False
         return type(error)(f"{error} ({hint})") if hint else error
 
 

@@ -128,7 +128,7 @@ async def _witness(reach: Reach, journals: Journals) -> Witness:
                 if place is not None:
                     places[name] = _metadata_of(place)
     except Unavailable as error:
-        complain(f"firn: Redis does not answer, so nothing is known but what is in storage: {one_line(str(error))}")
+        complain(f"firn: nothing is known but what is in storage: {one_line(str(error))}")
 
     def witness(link: Link) -> str | None:
         if link.location in segments:

@@ -75,6 +75,8 @@ class Waiting:
         self.attempts = 0
         self.failures = 0
         """Submissions in a row that Redis refused or did not answer."""
+        self.trouble: BaseException | None = None
+        """Why the last of them failed."""
         self.sending = False
         self.entry: tuple[int, str] | None = None
         """Shard and id of the entry that Redis took last."""
@@ -95,7 +97,11 @@ class Waiting:
         return now - self.sent_at >= (min(retry_s, self.delay_s) if self.failures else self.delay_s)
 
     def unknown(self, reason: str) -> Unknown:
-        """The answer while there is none."""
+        """The answer while there is none: the `reason`, and how far the intent has come."""
+        if self.failures:
+            reason += f"; the last attempt: {self.trouble}"
+        elif self.entry is not None:
+            reason += f"; queued on shard {self.entry[0]}, and no daemon has answered"
         return Unknown(intent_id=self.intent_id, table=self.table, reason=reason, attempts=self.attempts)
 
 
@@ -238,6 +244,7 @@ class Delivery:
             waiting.failures, waiting.entry_at = 0, time.monotonic()
         except (Unavailable, OSError) as error:
             waiting.failures += 1
+            waiting.trouble = error
             _log.info("intent %s not queued: %s", waiting.intent_id, error)
         finally:
             waiting.sending = False
@@ -344,6 +351,7 @@ class Delivery:
         except (FirnError, OSError) as error:
             _log.info("outcome of %s not read: %s", waiting.intent_id, error)
             waiting.failures += 1
+            waiting.trouble = error
             waiting.sent_at = time.monotonic()
             return
         if outcome is not None:

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from firn.coordinator.cli.exits import EXIT_UNAVAILABLE
 from firn.coordinator.cli.main import run
-from firn.coordinator.config import Settings, WarehouseSettings, load_settings
-from firn.coordinator.connections import connect_files, connect_streams
-from firn.model.errors import Misconfigured
+from firn.coordinator.config import RedisSettings, Settings, WarehouseSettings, load_settings
+from firn.coordinator.connections import connect, connect_files, connect_streams
+from firn.coordinator.embedded.server import free_port
+from firn.model.errors import Misconfigured, Unavailable
 
 CANARY = "canary-51c0"
 MISTAKES = [
@@ -50,6 +52,30 @@ def test_settings_with_a_mistake_in_a_url_are_shown_without_it(
     said = capsys.readouterr()
     assert said.out or said.err
     assert CANARY not in said.out + said.err
+
+
+@pytest.mark.parametrize(
+    ("host", "why"), [("127.0.0.1", "Connection refused"), ("nowhere.invalid", "")], ids=["refused", "unknown"]
+)
+def test_a_redis_that_does_not_answer_is_named_with_its_address_and_without_its_password(
+    host: str, why: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    port = free_port()
+    monkeypatch.setenv("FIRN_REDIS_URL", f"redis://ann:{CANARY}@{host}:{port}/0")
+    assert run(["dead-letters", "list"]) == EXIT_UNAVAILABLE
+    said = capsys.readouterr().err
+    assert said.startswith(f"firn: Redis at redis://ann:***@{host}:{port}/0 does not answer: {why}")
+    assert "redis.url (FIRN_REDIS_URL)" in said, "what to do"
+    assert said.count("\n") == 1
+    assert CANARY not in said
+
+
+async def test_a_daemon_that_finds_no_redis_says_where_it_looked() -> None:
+    url = f"redis://127.0.0.1:{free_port()}/0"
+    settings = Settings(redis=RedisSettings(url=url))
+    with pytest.raises(Unavailable, match=f"^Redis at {url} does not answer: Connection refused$"):
+        async with connect(settings):
+            pass
 
 
 def test_options_of_a_store_are_taken_as_they_are_documented() -> None:

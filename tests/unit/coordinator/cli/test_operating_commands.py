@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from firn.coordinator.cli.exits import EXIT_NO, EXIT_OK
+from firn.coordinator.cli.exits import EXIT_NO, EXIT_OK, EXIT_UNAVAILABLE
 from firn.coordinator.operations import bulletin
 from firn.storage.pointers import Pointers
 from tests.unit.coordinator.cli.cli_bench import CliBench
@@ -35,6 +35,21 @@ async def test_status_says_that_nobody_reads_the_streams_and_exits_with_1() -> N
     told = json.loads((await bench.firn("status", "--json")).out)
     assert told["waiting"] == 1
     assert told["troubles"]
+
+
+@pytest.mark.parametrize("server", ["redis", "zookeeper"])
+async def test_whoever_meets_a_server_that_is_away_is_told_what_to_do(
+    server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FIRN_REDIS_URL", "redis://somewhere:6379/0")
+    bench = CliBench()
+    bench.redis.down, bench.zookeeper_down = server == "redis", server == "zookeeper"
+    for command in (["dead-letters", "list"] if server == "redis" else ["table", "list"], ["doctor"]):
+        said = await bench.firn(*command)
+        assert said.code in {EXIT_NO, EXIT_UNAVAILABLE}
+        advice = f"correct {'redis.url' if server == 'redis' else 'zookeeper.hosts'}"
+        assert (advice in said.err) == (command != ["doctor"]), "doctor has a column for it"
+        assert advice not in said.out
 
 
 async def test_top_looks_again_and_again() -> None:

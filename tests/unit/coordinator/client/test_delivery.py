@@ -86,6 +86,7 @@ async def test_without_a_daemon_the_answer_is_unknown_and_comes_true_later() -> 
         answer = await ticket.result(0.05)
         assert isinstance(answer, Unknown)
         assert answer.intent_id == ticket.intent_id
+        assert answer.reason == "no outcome within 0.05 s; queued on shard 4, and no daemon has answered"
         assert not ticket.done
         with pytest.raises(UnknownOutcome):
             await ticket.committed(0)
@@ -154,7 +155,10 @@ async def test_redis_away_while_submitting_and_waiting() -> None:
         await created(client)
         bench.redis.down = True
         ticket = await client.append(TABLE, [content_file("a")])
-        assert isinstance(await ticket.result(0.3), Unknown)
+        answer = await ticket.result(0.3)
+        assert isinstance(answer, Unknown)
+        assert "the last attempt: " in answer.reason
+        assert "Redis" in answer.reason, "why it was not even queued"
         bench.redis.down = False
         await ticket.committed(10)
     assert await bench.live() == ["a"]
