@@ -38,6 +38,7 @@ from firn.model.intent import (
     spells_out_defaults,
     without_address,
 )
+from firn.model.intent_mistakes import mistake_in
 from firn.model.limits import Limits
 from firn.model.operations.common import Operation
 from firn.model.operations.transaction import Transaction
@@ -45,9 +46,6 @@ from firn.model.operations.views import RenameView
 from firn.model.traceparent import is_traceparent
 from firn.model.transaction_check import check_transaction, with_member_ids
 
-_UNKNOWN_FIELD: Final = re.compile(r"Object contains unknown field `(.*?)`")
-_MISSING_FIELD: Final = re.compile(r"Object missing required field `(.*?)`")
-_UNKNOWN_OPERATION: Final = re.compile(r"Invalid value '(.*?)' - at `\$\.operation`")
 _OWN_APPEND: Final = b'{"operation":"append",'
 _APPEND: Final = msgspec.json.Decoder(Append)
 _APPEND_DEPTH: Final = 8
@@ -98,7 +96,7 @@ def decode_intent(payload: bytes, *, limits: Limits, reply_prefix: str = REPLY_S
     try:
         other: Intent = msgspec.convert(with_member_ids(obj), Intent)
     except msgspec.ValidationError as error:
-        raise _explained(str(error)) from error
+        raise mistake_in(obj, str(error)) from error
     return DecodedIntent(_checked(other, limits, reply_prefix), _as_claimed(other, digest_of(other)), len(payload))
 
 
@@ -187,23 +185,6 @@ def _is_table_name(name: Any) -> bool:
 def _is_reply_stream(name: str, prefix: str) -> bool:
     suffix = name.removeprefix(prefix)
     return suffix != name and _REPLY_NAME.fullmatch(suffix) is not None
-
-
-def _explained(message: str) -> InvalidIntent:
-    """Msgspec's message, sorted into the rule that a writer can act on."""
-    where = message.rpartition(" - at `$")[2].rstrip("`").lstrip(".") if " - at `$" in message else None
-    if unknown := _UNKNOWN_FIELD.search(message):
-        return InvalidIntent(
-            f"has no member {unknown[1]!r}",
-            rule="unknown-field",
-            where=where or "intent",
-            hint="remove it or mend its spelling; docs/wire-format.md lists the members of each operation",
-        )
-    if missing := _MISSING_FIELD.search(message):
-        return InvalidIntent(f"lacks the member {missing[1]!r}", rule="missing-field", where=where or "intent")
-    if operation := _UNKNOWN_OPERATION.search(message):
-        return InvalidIntent(f"no operation is called {operation[1]!r}", rule="unknown-operation", where="operation")
-    return InvalidIntent(message.partition(" - at `$")[0], rule="invalid-field", where=where or "intent")
 
 
 def _checked(intent: Intent, limits: Limits, reply_prefix: str) -> Intent:

@@ -12,6 +12,7 @@ from firn.model.identifiers import check_table_name
 from firn.model.limits import Limits
 from firn.model.operations.tables import CreateTable
 from firn.model.operations.transaction import MEMBER_OPERATIONS, Member, Transaction
+from firn.model.spelling import did_you_mean
 
 OF_THE_ENTRY: Final = ("writer", "writer_sequence", "reply_to", "traceparent", "deadline_ms", "digest")
 """What the stream entry has once, and none of its members."""
@@ -36,7 +37,7 @@ def _with_id(member: Any, transaction: Mapping[str, Any], at: int) -> Any:
             f"{operation[:80]!r} cannot be part of a transaction",
             rule="invalid-transaction",
             where=f"members[{at}].operation",
-            hint="submit it as an intent of its own, or mend its spelling",
+            hint=did_you_mean(operation, MEMBER_OPERATIONS) or "submit it as an intent of its own",
         )
     if "intent-id" in member or "intent-id" not in transaction:
         return member
