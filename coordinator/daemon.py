@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -14,6 +15,7 @@ import structlog
 from firn.coordinator.calculating.calculator import Calculator
 from firn.coordinator.cancellation import cancel_all
 from firn.coordinator.config import Settings
+from firn.coordinator.draining import ends_in_time, say_what_is_under_way
 from firn.coordinator.http_server import Health, HttpServer
 from firn.coordinator.intake.intake import Intake
 from firn.coordinator.intake.intent_reader import IntentReader
@@ -57,6 +59,9 @@ from firn.storage.pointers import Pointers
 from firn.storage.sessions import Session, SessionState
 
 JOIN_RETRY_S: Final = 0.5
+GIVE_UP_S: Final = 3.0
+"""How long a daemon that leaves work behind may take to tell what is decided, and to give up its locks and shards."""
+
 JOIN_MARGIN_S: Final = 5.0
 """How long a start waits for the id to be free, beyond two session timeouts."""
 
@@ -226,22 +231,27 @@ class Daemon:
             else:
                 return
 
-    async def stop(self) -> None:
+    async def stop(self, *, hurried: asyncio.Event | None = None) -> None:
         """Drain: take nothing more, finish what is under way, publish it, give everything up.
 
-        After `daemon.drain-s` the rest is left: it stays pending and is taken up by whoever owns the shards next.
+        After `daemon.drain-s`, or when `hurried` is set, the log says what is still under way, and it is left: locks
+        and shards are given up all the same, and its entries stay pending for whoever owns the shards next.
         """
         self.intake.stop()
         # At once: the one could still start lanes, the other takes back every shard that is given up below.
         await cancel_all([task for task in self._tasks if task.get_name() in {"intake", "ownership"}])
+        drain_s, hurried = self._settings.daemon.drain_s, hurried or asyncio.Event()
+        say = partial(self._say, "drain waits", hint="another signal ends it now")
         try:
-            async with asyncio.timeout(self._settings.daemon.drain_s):
-                await self.lanes.retire()
-                await self.publisher.drain()
-                if self._session.state == "connected":
-                    await self.ownership.release_all()
+            if not await ends_in_time(self._drain(), within_s=drain_s, hurried=hurried, say=say):
+                reason = "another signal came" if hurried.is_set() else f"it took {drain_s:g} s (daemon.drain-s)"
+                self._log.warning("drain cut short", reason=reason)
+                self._say("left undecided")
+                async with asyncio.timeout(GIVE_UP_S):
+                    await self.lanes.abandon()
+                    await self._drain()
         except TimeoutError:
-            self._log.warning("drain cut short", seconds=self._settings.daemon.drain_s)
+            self._log.warning("drain cut short", reason=f"to give everything up took {GIVE_UP_S:g} s")
         except (FirnError, OSError) as error:  # a server is away: its nodes go with the session
             self._log.warning("drain cut short", reason=str(error))
         await cancel_all(self._tasks)
@@ -252,6 +262,15 @@ class Daemon:
         await self.http.stop()
         self._remove_listener()
         self._log.info("daemon stopped")
+
+    async def _drain(self) -> None:
+        await self.lanes.retire()
+        await self.publisher.drain()
+        if self._session.state == "connected":
+            await self.ownership.release_all()
+
+    def _say(self, message: str, **more: str) -> None:
+        say_what_is_under_way(message, lanes=self.lanes, publisher=self.publisher, **more)
 
     async def failed(self) -> BaseException | None:
         """Wait until one of the daemon's own loops ends by itself, which none should; what ended it."""
@@ -278,8 +297,14 @@ class Daemon:
         return Health(ready=not reasons, reasons=tuple(reasons), details=details)
 
     async def _release_shards(self, shards: set[int]) -> None:
-        count = self._settings.daemon.shards
-        await self.lanes.retire({t for t in self.lanes.tables() if shard_of(t, shards=count) in shards})
+        count, drain_s = self._settings.daemon.shards, self._settings.daemon.drain_s
+        tables = {t for t in self.lanes.tables() if shard_of(t, shards=count) in shards}
+        if not await ends_in_time(
+            self.lanes.retire(tables), within_s=drain_s, hurried=asyncio.Event(), say=partial(self._say, "shards wait")
+        ):
+            self._log.warning("shards given up with work under way", shards=sorted(shards), seconds=drain_s)
+            self._say("left undecided")
+            await self.lanes.abandon(tables)  # or all tables of these shards would wait for one
         self.intake.forget(shards)
 
     async def _holds(self, table: str) -> tuple[Hold, ...]:

@@ -24,6 +24,9 @@ from firn.storage.shared_arena import SharedArena
 CLOSE_S: Final = 5.0
 """How long the process may take to end."""
 
+GONE_S: Final = 1.0
+"""How long one that was killed may take to be gone: where a disk hangs, the system does not let it."""
+
 _log: Any = structlog.get_logger(__name__)
 
 
@@ -155,7 +158,9 @@ class Companion(Generic[R]):
             except TimeoutError:
                 _log.warning(f"the process that {self._does} is killed", pid=self._process.pid, seconds=CLOSE_S)
                 self._process.kill()
-                await self._process.wait()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(GONE_S):
+                        await self._process.wait()
             if self._socket is not None:
                 self._take_replies(self._socket)  # up to its end
         self._arena.close()

@@ -17,6 +17,9 @@ EXIT_USAGE: Final = 2
 EXIT_UNAVAILABLE: Final = 3
 """A server does not answer, or an outcome could not be learnt."""
 
+EXIT_LEFT_BEHIND: Final = 4
+"""A daemon that was told to end has given everything up, and left calls behind in which a store hangs."""
+
 EXIT_INTERRUPTED: Final = 130
 
 

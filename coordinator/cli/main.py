@@ -1,7 +1,8 @@
 """The `firn` command: its commands, and how errors end.
 
 Exit codes: 0 done; 1 the answer is no (a rejected intent, a breach found, no such table, a daemon that failed); 2 wrong
-usage or settings; 3 a server does not answer, or an outcome could not be learnt.
+usage or settings; 3 a server does not answer, or an outcome could not be learnt; 4 `firn serve` was told to end, gave
+everything up, and left calls behind in which a store hangs.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import click
 
 from firn.coordinator.cli.exits import EXIT_INTERRUPTED, EXIT_NO, EXIT_OK, complaint, exit_code_of
 from firn.coordinator.cli.lazy_group import LazyCommand, LazyGroup
+from firn.coordinator.thread_calls import end_process
 from firn.model.errors import FirnError
 
 _HERE: Final = "firn.coordinator.cli"
@@ -77,7 +79,8 @@ COMMANDS: Final = {
     lazy=COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
     epilog="Exit codes: 0 done; 1 the answer is no (rejected, a breach, no such table); 2 wrong usage or settings; "
-    "3 a server does not answer, or an outcome could not be learnt.",
+    "3 a server does not answer, or an outcome could not be learnt; 4 `firn serve` ended and left calls of a store "
+    "that hangs.",
 )
 @click.option("--debug", is_flag=True, help="Show where in firn an error comes from.")
 @click.version_option(package_name="firn", message="%(version)s")
@@ -87,7 +90,7 @@ def firn(*, debug: bool) -> None:  # the flag is read by `run`, where errors end
 
 def main() -> None:
     """Run the command line and exit."""
-    sys.exit(run(sys.argv[1:]))
+    end_process(run(sys.argv[1:]))
 
 
 def run(arguments: Sequence[str], *, connectors: object = None) -> int:

@@ -1,7 +1,9 @@
 """`firn serve`: the daemon in the foreground, on servers of its own when asked.
 
 Whatever happens, it ends with one clear line: a start that cannot work, a loop of the daemon that dies (exit 1), or a
-signal (drain, exit 0), also while it is still starting. Embedded servers are started first and stopped last.
+signal (drain, exit 0), also while it is still starting. A second signal cuts the drain short, a third ends the process
+there and then. Threads in which a store hangs are left behind (exit 4). Embedded servers are started first and stopped
+last.
 """
 
 from __future__ import annotations
@@ -13,7 +15,9 @@ import gc
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
@@ -22,6 +26,7 @@ import click
 import msgspec
 
 from firn.coordinator.calculating.calculator import Calculator
+from firn.coordinator.cli.exits import EXIT_LEFT_BEHIND, EXIT_OK
 from firn.coordinator.config import Settings, load_settings, redacted_url
 from firn.coordinator.connections import connect
 from firn.coordinator.daemon import Daemon
@@ -29,6 +34,7 @@ from firn.coordinator.embedded import EmbeddedServers
 from firn.coordinator.endpoints import DATA_DEFAULT, Endpoints, forget_endpoints, write_endpoints
 from firn.coordinator.intake.read_appends import Rules
 from firn.coordinator.logs import configure_logs
+from firn.coordinator.thread_calls import calls_under_way
 from firn.model.errors import FirnError, Misconfigured
 from firn.storage.file_writes import FileWrites, ProcessWrites, ThreadWrites
 from firn.storage.locations import FILE_SCHEME, scheme_of
@@ -39,6 +45,12 @@ SWITCH_INTERVAL_S: Final = 0.001
 
 GC_THRESHOLDS: Final = (20_000, 20, 50)
 """A batch makes thousands of objects that live until it is told of; none of them is in a cycle."""
+
+THREADS_MAX: Final = 64
+"""For what blocks and is no lane's: pages, looks at tables, long intents. Made when they are needed; some may hang."""
+
+RETURN_S: Final = 1.0
+"""How long calls may take to return when everything else has ended."""
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
@@ -63,8 +75,11 @@ class _StopRequested(BaseException):
     type=click.Path(path_type=Path, dir_okay=False),
     help="Write a profile of the event loop's thread to this file at the end (python -m pstats reads it).",
 )
-def serve(*, embedded: bool, data: Path, config: Path | None, profile: Path | None) -> None:
-    """Run the daemon until SIGINT or SIGTERM, then drain and exit 0."""
+def serve(*, embedded: bool, data: Path, config: Path | None, profile: Path | None) -> int:
+    """Run the daemon until SIGINT or SIGTERM, then drain and exit 0.
+
+    A second signal ends it sooner. It exits with 4 when a store hangs, and calls had to be left behind.
+    """
     settings = load_settings(config)
     configure_logs(settings.log, daemon=settings.daemon_id)
     give_freed_memory_back()
@@ -76,6 +91,48 @@ def serve(*, embedded: bool, data: Path, config: Path | None, profile: Path | No
                 _ignore_signals()  # stopping already: the servers' last writes matter more than a second Ctrl-C
         else:
             asyncio.run(_serve(settings, data=None))
+    return EXIT_LEFT_BEHIND if _left_behind() else EXIT_OK
+
+
+def _left_behind() -> bool:
+    """Whether calls do not return although nobody waits for them; says which."""
+    ends_at = time.monotonic() + RETURN_S
+    while (calls := calls_under_way()) and time.monotonic() < ends_at:
+        time.sleep(RETURN_S / 20)
+    for call in calls:
+        of = "" if call.location is None else f" of {call.location}"
+        click.echo(f"firn: left behind: {call.call}{of} does not return ({call.thread})", err=True)
+    return bool(calls)
+
+
+class _Threads(ThreadPoolExecutor):
+    """The event loop's threads. Its end does not wait for calls that hang."""
+
+    def __init__(self) -> None:
+        super().__init__(THREADS_MAX, thread_name_prefix="firn")
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002
+        super().shutdown(wait=False, cancel_futures=True)
+
+
+class _Signals:
+    """What signals ask for: the first one to end, the second to hurry; the third is the system's to answer."""
+
+    def __init__(self) -> None:
+        self.stop = asyncio.Event()
+        self.hurried = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        for number in SIGNALS:
+            self._loop.add_signal_handler(number, self._hear)
+
+    def _hear(self) -> None:
+        if not self.stop.is_set():
+            self.stop.set()
+            return
+        self.hurried.set()
+        for number in SIGNALS:
+            self._loop.remove_signal_handler(number)
+            signal.signal(number, signal.SIG_DFL)
 
 
 def set_tempo() -> None:
@@ -146,13 +203,11 @@ def embedded_settings(settings: Settings, servers: EmbeddedServers, data: Path) 
 
 async def _serve(settings: Settings, *, data: Path | None) -> None:
     """Serve until a signal comes. Raises FirnError when the daemon cannot start, or when one of its loops died."""
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in SIGNALS:
-        loop.add_signal_handler(number, stop.set)
+    asyncio.get_running_loop().set_default_executor(_Threads())
+    signals = _Signals()
     async with contextlib.AsyncExitStack() as stack:
-        starting = asyncio.create_task(_start(settings, stack))
-        if not await _done_before(stop, starting):
+        starting = asyncio.create_task(_start(settings, stack, hurried=signals.hurried))
+        if not await _done_before(signals.stop, starting):
             return  # there is nothing to drain yet
         daemon, url = starting.result()
         if data is not None:
@@ -160,14 +215,16 @@ async def _serve(settings: Settings, *, data: Path | None) -> None:
             write_endpoints(data, Endpoints.of(settings, http=url))
         click.echo(_greeting(settings, http=url))
         failed = asyncio.create_task(daemon.failed())
-        if not await _done_before(stop, failed):
+        if not await _done_before(signals.stop, failed):
             return
         failure = failed.result() or RuntimeError("one of its loops ended")
     raise FirnError(f"the daemon failed: {type(failure).__name__}: {failure}") from failure
 
 
-async def _start(settings: Settings, stack: contextlib.AsyncExitStack) -> tuple[Daemon, str | None]:
-    """The daemon at work, and its URL; `stack` gets what ends it and its connections."""
+async def _start(
+    settings: Settings, stack: contextlib.AsyncExitStack, *, hurried: asyncio.Event
+) -> tuple[Daemon, str | None]:
+    """The daemon at work, and its URL; `stack` gets what ends it, the sooner when `hurried`, and its connections."""
     connections = await stack.enter_async_context(connect(settings))
     writes: FileWrites = ThreadWrites(connections.files)
     if scheme_of(settings.warehouse.location) == FILE_SCHEME and sys.platform == "linux":
@@ -181,7 +238,7 @@ async def _start(settings: Settings, stack: contextlib.AsyncExitStack) -> tuple[
         settings, session=connections.session, streams=connections.streams, files=connections.files, writes=writes,
         calculator=calculator,
     )  # fmt: skip
-    stack.push_async_callback(daemon.stop)
+    stack.push_async_callback(daemon.stop, hurried=hurried)
     return daemon, await daemon.start()
 
 

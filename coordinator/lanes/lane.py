@@ -33,6 +33,15 @@ FAILURES_PER_WARNING = 10
 """A batch that waits says so at once, then every 20 s or so: a server that is away must not fill the log."""
 
 
+class AtWork(msgspec.Struct, frozen=True, kw_only=True):
+    """A batch that has no outcome yet: of which table, at what for how long, and what was in its way the last time."""
+
+    table: str
+    stage: str
+    seconds: float
+    reason: str | None
+
+
 class Lane:
     """The queue and the commit loop of one table. `give_back` takes what waits in the stream until a pause ends."""
 
@@ -79,6 +88,14 @@ class Lane:
     def idle(self) -> bool:
         """Nothing queued, nothing under way, no lock held."""
         return not self.depth and not self._busy and not self._lock.has_lease
+
+    @property
+    def at_work(self) -> AtWork | None:
+        """The batch under way, if there is one."""
+        if not self._busy:
+            return None
+        seconds = time.monotonic() - self._began_at
+        return AtWork(table=self.table, stage=self._commits.stage or "lock", seconds=seconds, reason=self.stalled)
 
     def put_away(self) -> None:
         """It has ended with nothing to do: what it knows of its table is kept for the next one, while there is room."""

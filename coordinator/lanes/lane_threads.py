@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -51,10 +52,12 @@ class LaneThreads:
 
     async def _run(self, turns: asyncio.Semaphore, work: Callable[[], T]) -> T:
         loop, context = asyncio.get_running_loop(), contextvars.copy_context()
+        task = asyncio.current_task()
+        asked_by = "firn" if task is None else task.get_name()
         await turns.acquire()
         turn = _Turn(turns)
         try:
-            running = loop.run_in_executor(self._threads, context.run, work)
+            running = loop.run_in_executor(self._threads, context.run, _under_name, asked_by, work)
         except BaseException:
             turn.give_back()
             raise
@@ -62,6 +65,16 @@ class LaneThreads:
         running.add_done_callback(lambda _: turn.give_back())
         running.add_done_callback(lambda _: patience.cancel())
         return await running
+
+
+def _under_name(name: str, work: Callable[[], T]) -> T:
+    """Do the work in a thread that is called by whom it is for: whoever asks what hangs sees the table."""
+    thread = threading.current_thread()
+    before, thread.name = thread.name, name
+    try:
+        return work()
+    finally:
+        thread.name = before
 
 
 class _Turn:

@@ -10,7 +10,8 @@ from typing import Final
 import msgspec
 import structlog
 
-from firn.coordinator.lanes.lane import Lane
+from firn.coordinator.cancellation import cancel_all
+from firn.coordinator.lanes.lane import AtWork, Lane
 from firn.coordinator.lanes.workshop import Workshop
 from firn.coordinator.metrics import TableSize
 from firn.coordinator.pending import Pending
@@ -33,6 +34,11 @@ class _Held(msgspec.Struct):
 _NOTHING: Final = _Held()
 
 
+def lane_name(table: str) -> str:
+    """What the task of a table's lane is called, and every thread while it works for that."""
+    return f"lane {table}"
+
+
 class Lanes:
     """Lanes by table, and which stream entries are under way in them."""
 
@@ -40,6 +46,8 @@ class Lanes:
         self._shop = shop
         self._lanes: dict[str, Lane] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._ending: dict[asyncio.Task[None], Lane] = {}
+        """Lanes that are retired and still at their last batch."""
         self._under_way: defaultdict[int, dict[str, tuple[str | None, int]]] = defaultdict(dict)
         """By shard and entry id: table and size."""
         self._held: dict[str, _Held] = {}
@@ -163,23 +171,41 @@ class Lanes:
     async def retire(self, tables: set[str] | None = None) -> None:
         """End these lanes (None: all) after the batch under way; what they had queued stays pending in the streams.
 
-        They are out of the registry at once: an intent that comes meanwhile starts a new lane, which waits for the old
-        one's lock.
+        That may take for ever, where a store hangs: `abandon` ends it then. They are out of the registry at once: an
+        intent that comes meanwhile starts a new lane, which waits for the old one's lock.
         """
-        chosen = [table for table in self._lanes if tables is None or table in tables]
-        ending: list[tuple[Lane, asyncio.Task[None]]] = []
-        for table in chosen:
+        ending = [] if tables is not None else list(self._ending)
+        for table in [table for table in self._lanes if tables is None or table in tables]:
             lane = self._lanes.pop(table)
             if lane.unreadable is not None:
                 self._unreadable[table] = lane.unreadable
-            ending.append((lane, self._tasks.pop(table)))
+            ending.append(self._tasks.pop(table))
+            self._ending[ending[-1]] = lane
             self._give_up(lane.retire())
         self._shop.metrics.lanes.set(len(self._lanes))
-        await asyncio.gather(*(self._end(lane, task) for lane, task in ending))
+        await asyncio.gather(*(self._end(task) for task in ending))
 
-    async def _end(self, lane: Lane, task: asyncio.Task[None]) -> None:
+    async def abandon(self, tables: set[str] | None = None) -> None:
+        """End retired lanes (None: all) wherever they are in their batch, and give their locks up.
+
+        What becomes of the batch is found out by whoever takes its entries up: they stay pending. A swap that is on its
+        way may come off; a call of a store that returns later finds nobody who would go on.
+        """
+        left = [task for task, lane in self._ending.items() if tables is None or lane.table in tables]
+        await cancel_all(left)
+        await asyncio.gather(*(self._end(task) for task in left))
+
+    def at_work(self) -> list[AtWork]:
+        """Batches without an outcome, those that are taking the longest first."""
+        lanes = (*self._lanes.values(), *self._ending.values())
+        found = [at_work for lane in lanes if (at_work := lane.at_work) is not None]
+        return sorted(found, key=lambda one: -one.seconds)
+
+    async def _end(self, task: asyncio.Task[None]) -> None:
         await asyncio.wait([task])
-        self._give_up(lane.given_up)
+        lane = self._ending.pop(task, None)  # another may have waited for it, too
+        if lane is not None:
+            self._give_up(lane.given_up)
 
     def _give_up(self, pendings: Sequence[Pending]) -> None:
         """These are undecided, and in no lane any more: whoever has their shards is to look for them."""
@@ -234,7 +260,7 @@ class Lanes:
     def _start(self, table: str) -> Lane:
         lane = self._lanes[table] = Lane(table, self._shop, give_back=self._give_up)
         lane.unreadable = self._unreadable.pop(table, None)
-        task = self._tasks[table] = asyncio.create_task(lane.run(), name=f"lane {table}")
+        task = self._tasks[table] = asyncio.create_task(lane.run(), name=lane_name(table))
         task.add_done_callback(lambda done: self._ended(table, lane, done))
         self._shop.metrics.lanes.set(len(self._lanes))
         return lane

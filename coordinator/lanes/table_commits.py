@@ -55,6 +55,8 @@ class TableCommits:
         self.table = table
         self.size: TableSize | None = None
         """How much the table's last commit carried."""
+        self.stage: str | None = None
+        """What the batch under way is at, as the metrics call it; None between two."""
         self._shop = shop
         self._lock = lock
         self._queue = queue
@@ -373,10 +375,11 @@ class TableCommits:
         return Placement(warehouse=shop.warehouse, allowed=shop.allowed, taken=taken, file_system=shop.file_system)
 
     async def _timed(self, stage: str, work: Awaitable[T]) -> T:
-        started = time.monotonic()
+        started, self.stage = time.monotonic(), stage
         try:
             return await work
         finally:
+            self.stage = None
             self._shop.metrics.stage_seconds.labels(stage).observe(time.monotonic() - started)
 
 

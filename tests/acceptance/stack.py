@@ -125,8 +125,12 @@ class DaemonProcess:
 
     def terminate(self, timeout_s: float = EXIT_S) -> int:
         """Ask it to drain and end; its exit code."""
-        self._signal(signal.SIGTERM)
+        self.ask_to_end()
         return self._wait(timeout_s)
+
+    def ask_to_end(self) -> None:
+        """Send it one signal to drain and end."""
+        self._signal(signal.SIGTERM)
 
     def pause(self) -> None:
         """Stop its clock."""

@@ -1,4 +1,7 @@
-"""As much of S3's protocol as a file store uses, with conditional puts, over HTTP, and able to lose its replies."""
+"""As much of S3's protocol as a file store uses, with conditional puts, over HTTP, and able to lose its replies.
+
+It can hang, too: it takes a request and does not answer.
+"""
 
 import hashlib
 import threading
@@ -12,11 +15,14 @@ Fault = Literal["error before", "error after", "drop after"]
 
 
 class S3Server:
-    """One bucket named ``bucket``; `faults` are used up one a put."""
+    """One bucket named ``bucket``; `faults` are used up one a put. Reads below the key `hangs_below` hang."""
 
     def __init__(self) -> None:
         self.objects: dict[str, tuple[bytes, dict[str, str]]] = {}
         self.faults: list[Fault] = []
+        self.hangs_below: str | None = None
+        self.hanging = 0
+        self.ended = threading.Event()
         self.puts = 0
         self.lock = threading.Lock()
         handler = type("Handler", (_Handler,), {"s3": self})
@@ -40,6 +46,7 @@ class S3Server:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.ended.set()
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
@@ -104,6 +111,12 @@ class _Handler(BaseHTTPRequestHandler):
         return unquote(urlsplit(self.path).path).removeprefix("/bucket/")
 
     def _object(self, *, body: bool) -> None:
+        below = self.s3.hangs_below
+        if below is not None and self._key.startswith(below):
+            self.s3.hanging += 1
+            self.s3.ended.wait()
+            self.close_connection = True
+            return
         with self.s3.lock:
             found = self.s3.objects.get(self._key)
         if found is None:

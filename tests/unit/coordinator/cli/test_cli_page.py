@@ -27,8 +27,9 @@ HEAD: Final = """\
 `firn COMMAND --help` says the same. Generated from the code, compared by a test.
 
 Exit codes: 0 done; 1 the answer is no (rejected, a breach, no such table); 2 wrong usage or settings; 3 a server does
-not answer, or an outcome could not be learnt. Results go to standard output, complaints to standard error.
-`firn --debug COMMAND …` shows where in firn an error comes from.
+not answer, or an outcome could not be learnt; 4 `firn serve` was told to end, and
+[left calls behind in which a store hangs](runbooks/daemons.md#a-daemon-does-not-end). Results go to standard output,
+complaints to standard error. `firn --debug COMMAND …` shows where in firn an error comes from.
 
 Options that most commands have:
 

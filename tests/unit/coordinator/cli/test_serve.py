@@ -69,6 +69,20 @@ async def test_a_signal_drains_and_ends_it(bench, tmp_path, capsys, number):
     assert not (tmp_path / "endpoints.json").exists()
 
 
+async def test_a_second_signal_is_a_hurry_and_a_third_is_the_systems_to_answer():
+    before = [signal.getsignal(number) for number in module.SIGNALS]
+    try:
+        signals = module._Signals()
+        for number, (stop, hurried) in ((signal.SIGTERM, (True, False)), (signal.SIGINT, (True, True))):
+            os.kill(os.getpid(), number)
+            await asyncio.sleep(0.02)
+            assert (signals.stop.is_set(), signals.hurried.is_set()) == (stop, hurried)
+        assert [signal.getsignal(number) for number in module.SIGNALS] == [signal.SIG_DFL, signal.SIG_DFL]
+    finally:
+        for number, handler in zip(module.SIGNALS, before, strict=True):
+            signal.signal(number, handler)
+
+
 async def test_a_signal_ends_it_while_a_server_is_away(bench, capsys):
     serving = asyncio.create_task(module._serve(SETTINGS, data=None))
     await until_ready(capsys)

@@ -86,6 +86,30 @@ async def test_a_store_that_hangs_under_many_tables_does_not_stop_another(
             assert isinstance(await bench.outcome(one), Committed)
 
 
+async def test_a_daemon_gives_shards_up_although_a_store_hangs_under_some_of_their_tables() -> None:
+    bench = Hanging()
+    async with bench.daemon("a"):
+        await bench.with_tables(16)
+    async with bench.daemon("b", drain_s=0.2) as first:
+        with bench.hangs(lambda location: True) as reading:
+            stuck = [append("b", table=hung(number)) for number in range(16)]
+            await bench.send(*stuck)
+            await bench.all_hang(reading, 16)
+            async with bench.daemon("c", drain_s=0.2) as second, asyncio.timeout(10):
+                while len(second.ownership.owned()) < bench.shards / 2:  # noqa: ASYNC110 - nobody tells
+                    await asyncio.sleep(0.01)
+                await bench.commit(append("b"))
+                assert len(first.lanes.at_work()) < 16  # those of the shards that it has kept
+                goes_on = asyncio.create_task(bench.outcome(stuck[0]))
+                await asyncio.sleep(0.05)
+                assert not goes_on.done()
+                goes_on.cancel()
+        outcomes = [await bench.outcome(one) for one in stuck]
+    assert all(isinstance(outcome, Committed) for outcome in outcomes)
+    for number in range(16):
+        assert await bench.live(hung(number)) == ["a", "b"]
+
+
 async def test_those_that_do_not_hang_run_a_few_at_a_time() -> None:
     threads, lock = LaneThreads(), threading.Lock()
     now, most = 0, 0
