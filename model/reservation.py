@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
+from firn.model.amounts import plural
 from firn.model.errors import InvalidInput
 from firn.model.expressions.disjoint import certainly_disjoint
 from firn.model.expressions.expression_json import expression_from_json
@@ -57,9 +58,9 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_defa
     def __str__(self) -> str:
         where = f"of branch {self.branch}"
         if self.files:
-            return f"{len(self.files)} files {where}"
+            return f"{plural(len(self.files), 'file')} {where}"
         if self.partitions:
-            return f"{len(self.partitions)} partitions {where}"
+            return f"{plural(len(self.partitions), 'partition')} {where}"
         return f"all {where}" if self.row_filter is None else f"rows {where} by a filter"
 
 

@@ -40,9 +40,19 @@ def scan_target(
         return ScanTarget(metadata.current_snapshot, metadata.current_schema)
     named = metadata.ref(ref)
     if named is None:
-        raise NotFound(f"there is no branch or tag {ref!r}")
+        raise no_such_ref(metadata, ref)
     snapshot = _snapshot(metadata, named.snapshot_id, f"snapshot {named.snapshot_id} of {named.type} {ref!r}")
     return ScanTarget(snapshot, metadata.current_schema) if named.type == "branch" else _written(metadata, snapshot)
+
+
+def no_such_ref(metadata: TableMetadata, ref: str) -> NotFound:
+    """The error that names the branches and tags that there are."""
+    known = ", ".join(metadata.refs)
+    return NotFound(
+        f"there is no branch or tag {ref!r} (there are: {known})"
+        if known
+        else f"there is no branch or tag {ref!r}: the table has no snapshot yet"
+    )
 
 
 def _snapshot(metadata: TableMetadata, snapshot_id: int, name: str) -> Snapshot:

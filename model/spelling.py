@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from difflib import get_close_matches
 from typing import Final
@@ -12,15 +13,24 @@ KNOWN_MAX: Final = 10_000
 
 WORD_CHARACTERS_MAX: Final = 200
 
+_PARTS: Final = re.compile("[-._]")
 
-def nearest(word: str, known: Collection[str]) -> str:
-    """``'append' or 'publish'``: those of the `known` names that are spelled most like `word`; empty if none is."""
+
+def nearest(word: str, known: Collection[str]) -> list[str]:
+    """Those of the `known` names that are spelled most like `word`, the nearest first; none if nothing is like it.
+
+    Where nothing is, those that have it as a part: ``add`` is most likely ``add-column``.
+    """
     if len(word) > WORD_CHARACTERS_MAX or len(known) > KNOWN_MAX:
-        return ""
-    return " or ".join(map(repr, get_close_matches(word, known, n=NEAREST_MAX)))
+        return []
+    found = get_close_matches(word, known, n=NEAREST_MAX) or [name for name in known if word in _PARTS.split(name)]
+    return found[:NEAREST_MAX]
 
 
 def did_you_mean(word: str, known: Collection[str]) -> str:
-    """``did you mean 'append'?``; empty if nothing is spelled like it."""
-    near = nearest(word, known)
-    return f"did you mean {near}?" if near else ""
+    """``did you mean 'append' or 'publish'?``; empty if nothing is spelled like it."""
+    found = [repr(name) for name in nearest(word, known)]
+    if not found:
+        return ""
+    before = f"{', '.join(found[:-1])} or " if found[1:] else ""
+    return f"did you mean {before}{found[-1]}?"

@@ -24,7 +24,7 @@ from firn.model.operations.upkeep import UpdateProperties
 from firn.model.outcome import Committed, Rejected
 from firn.pipeline.file_removal import remove_files
 from firn.pipeline.journal_positions import position_of, positions_in, property_of, segments_after
-from firn.pipeline.journal_rows import SCHEMA_JSON, Decision, decisions_of, rows_of_decisions
+from firn.pipeline.journal_rows import COLUMNS, SCHEMA_JSON, Decision, decisions_of, rows_of_decisions
 from firn.pipeline.parquet_sink import ParquetSink
 from firn.pipeline.write_target import WriteTarget
 from firn.storage.files import FileStore
@@ -179,7 +179,7 @@ class CommitsTable:
     def _view(self) -> TableView:
         """The table; made if there is none."""
         try:
-            return self._client.table(self._table)
+            return require_commits(self._client.table(self._table))
         except NotFound:
             create = CreateTable(
                 intent_id=new_intent_id(), table=self._table, schema=SCHEMA_JSON, partition_spec=_SPEC,
@@ -250,6 +250,18 @@ class CommitsTable:
             for start in range(0, len(decisions), ROWS_PER_BATCH):
                 sink.write(rows_of_decisions(decisions[start : start + ROWS_PER_BATCH]))
             return sink.close()
+
+
+def require_commits(view: TableView) -> TableView:
+    """The table, which is one of commits. Raises InvalidInput for any other."""
+    lacking = [one.name for one in COLUMNS if one.required and view.schema.find_field(one.name) is None]
+    if lacking:
+        raise InvalidInput(
+            f"is no table of commits: it has no column {lacking[0]!r}",
+            where=view.name,
+            hint="firn report commits makes one, under a name that is free",
+        )
+    return view
 
 
 def _only_collections(share: _Share) -> bool:

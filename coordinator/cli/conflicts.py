@@ -16,6 +16,7 @@ import msgspec
 from firn.coordinator.cli.following import event_of, events_after, newest_id, until_interrupted
 from firn.coordinator.cli.output import Column, complain
 from firn.coordinator.cli.reach import Reach, reaching
+from firn.coordinator.cli.rules import complain_of_unknown
 from firn.coordinator.cli.text import one_line, shown, time_of
 from firn.coordinator.cli.times import Moment, now_ms
 from firn.coordinator.insight.queue_look import glance_at
@@ -143,6 +144,8 @@ def conflicts(reach: Reach, *, limit: int, follow: bool, since_ms: int | None, *
         for conflict in found:
             reach.output.line(conflict)
     reach.output.grid(CONFLICT_COLUMNS, (_row(conflict) for conflict in found), empty="no conflicts")
+    if not found and wanted.rule is not None:
+        complain_of_unknown([wanted.rule])
     if budget.spent:
         complain(f"firn: only the newest {SEGMENTS_MAX} journal segments were looked at: name a --table, or --since")
 

@@ -16,6 +16,7 @@ from firn.coordinator.cli.family import Family
 from firn.coordinator.cli.output import Column, complain
 from firn.coordinator.cli.pausing import whoever
 from firn.coordinator.cli.reach import Reach, reaching
+from firn.coordinator.cli.rules import complain_of_unknown
 from firn.coordinator.cli.text import one_line, shown, time_of
 from firn.coordinator.cli.times import Moment, now_ms
 from firn.coordinator.client import Answer, Unknown
@@ -48,10 +49,10 @@ class ListUnlessSaid(Family):
     """A group whose first command is meant where none is named."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put ``list`` before arguments that begin with no command."""
+        """Put ``list`` before arguments that name no command."""
         if ctx.resilient_parsing:  # a shell asks what could come next
             return super().parse_args(ctx, args)
-        if not args or (args[0] not in self.commands and args[0] not in ctx.help_option_names):
+        if not args or (args[0].startswith("-") and args[0] not in ctx.help_option_names):
             args = ["list", *args]
         return super().parse_args(ctx, args)
 
@@ -105,6 +106,8 @@ def list_command(reach: Reach, *, selection: Selection, limit: int) -> None:
         for letter_id, letter in found:
             reach.output.line({"id": letter_id, **msgspec.to_builtins(letter)})
     reach.output.grid(DEAD_LETTER_COLUMNS, (_row(*one) for one in found), empty="no dead letters")
+    if not found:
+        complain_of_unknown(selection.rules)
 
 
 @dead_letters.command(epilog="Example: firn dead-letters show 1795411200123-0")

@@ -9,6 +9,7 @@ import click
 from firn.coordinator.cli.following import event_of, events_after, newest_id, until_interrupted
 from firn.coordinator.cli.reach import Reach, reaching
 from firn.coordinator.cli.text import shown
+from firn.coordinator.operations.table_health import EVENTS_MAX
 from firn.model.amounts import plural
 from firn.model.event import Event
 from firn.storage.intent_streams import FIRST_ID
@@ -24,20 +25,23 @@ def events(reach: Reach, *, table: str | None, limit: int, follow: bool) -> None
 
     async def read() -> None:
         async with reach.streams() as streams:
-            newest = await streams.newest_events(count=limit) if limit else []
+            # Those of one table are among all others.
+            newest = await streams.newest_events(count=limit if table is None else EVENTS_MAX) if limit else []
             after = newest[-1].entry_id if newest else FIRST_ID if limit else await newest_id(streams)
-            for event in filter(None, map(event_of, newest)):
-                _print(reach, event, table)
+            found = [event for event in filter(None, map(event_of, newest)) if table in (None, event.subject)]
+            for event in found[-limit:] if limit else []:
+                _print(reach, event)
             if follow:
                 async for event in events_after(streams, after):
-                    _print(reach, event, table)
+                    if table in (None, event.subject):
+                        _print(reach, event)
+            elif not found:
+                reach.output.say("no events" if table is None else f"no events of {shown(table)}")
 
     until_interrupted(reach, read)
 
 
-def _print(reach: Reach, event: Event, table: str | None) -> None:
-    if table is not None and event.subject != table:
-        return
+def _print(reach: Reach, event: Event) -> None:
     if reach.output.as_json:
         reach.output.line(event)
     reach.output.say(event_line(event))

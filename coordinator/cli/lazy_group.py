@@ -10,6 +10,7 @@ import click
 import msgspec
 from click.shell_completion import CompletionItem
 
+from firn.coordinator.cli.family import GuidingGroup
 from firn.model.errors import Misconfigured
 
 
@@ -37,7 +38,7 @@ class LazyCommand(msgspec.Struct, frozen=True):
         return command
 
 
-class LazyGroup(click.Group):
+class LazyGroup(GuidingGroup):
     """A group of `LazyCommand`, listed in the order in which they are given."""
 
     def __init__(self, *arguments: Any, lazy: Mapping[str, LazyCommand], **options: Any) -> None:

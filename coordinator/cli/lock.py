@@ -24,7 +24,7 @@ def lock() -> None:
 @reaching
 def show(reach: Reach, *, table: str) -> None:
     """Show who holds the lock of TABLE, and since when."""
-    holder = reach.run(_holder(reach, table))
+    holder = _holder_of(reach, table)
     if reach.output.as_json:
         reach.output.document({"table": table, "holder": None if holder is None else msgspec.to_builtins(holder)})
     if holder is None:
@@ -45,7 +45,7 @@ def break_(reach: Reach, *, table: str, yes: bool) -> int:
     It is safe: a swap checks its own lock in the same transaction, so a holder that has lost it cannot commit. It reads
     the table again and queues up anew. Seldom needed: a holder that is dead loses its lock with its session.
     """
-    holder = reach.run(_holder(reach, table))
+    holder = _holder_of(reach, table)
     if holder is None:
         reach.output.say(f"nobody works on {shown(table)}")
         return EXIT_OK
@@ -59,6 +59,14 @@ def break_(reach: Reach, *, table: str, yes: bool) -> int:
         else f"{shown(holder.member)} had given it up already"
     )  # fmt: skip
     return EXIT_OK
+
+
+def _holder_of(reach: Reach, table: str) -> HolderInfo | None:
+    """Who holds the lock; None if nobody does. Raises NotFound where there is nothing to lock."""
+    holder = reach.run(_holder(reach, table))
+    if holder is None:
+        reach.pointer(table, dropped=True)
+    return holder
 
 
 async def _holder(reach: Reach, table: str) -> HolderInfo | None:

@@ -24,6 +24,7 @@ from firn.model.errors import InvalidInput, NotFound
 from firn.model.intent import OPERATIONS, Intent
 from firn.model.metadata import TableMetadata
 from firn.model.outcome import Committed, Rejected
+from firn.model.scan_target import no_such_ref
 from firn.model.snapshot import SnapshotRef
 
 MAKE: Final = Intents()
@@ -109,8 +110,7 @@ def ref_of_table(metadata: TableMetadata, name: str) -> SnapshotRef:
     """A branch or tag as it is now. Raises NotFound."""
     ref = metadata.ref(name)
     if ref is None:
-        known = ", ".join(metadata.refs) or "none"
-        raise NotFound(f"there is no branch or tag {name!r} (there are: {known})")
+        raise no_such_ref(metadata, name)
     return ref
 
 
@@ -121,7 +121,7 @@ def snapshot_named(metadata: TableMetadata, text: str) -> int:
         return ref.snapshot_id
     if text.isascii() and text.isdecimal() and len(text) < 20:
         return int(text)
-    raise NotFound(f"{text!r} is no snapshot id, branch or tag (there are: {', '.join(metadata.refs) or 'none'})")
+    raise no_such_ref(metadata, text)
 
 
 def key_value(text: str, option: str | None = None) -> tuple[str, str]:

@@ -27,6 +27,7 @@ from firn.coordinator.tables.table_reader import TableReader
 from firn.coordinator.tables.table_state import journal_head_of
 from firn.model.errors import CorruptFile, InvalidInput, NotFound, Unavailable
 from firn.model.identifiers import check_table_name
+from firn.model.spelling import did_you_mean, nearest
 from firn.storage.file_system_tables import FileSystemTables
 from firn.storage.files import FileStore
 from firn.storage.intent_streams import SHARDS_DEFAULT, IntentStreams, SharedSettings
@@ -153,9 +154,13 @@ class Reach:
     async def _pointer(self, table: str, *, kind: str) -> Pointer:
         async with self.session() as session:
             pointer = await self._followed(session, table)
-        if pointer is None:
-            raise NotFound(f"there is no {kind} {table!r} (firn {kind} list shows those there are)")
-        return pointer
+            if pointer is None:
+                names = nearest(table, await Pointers(session).list())
+                alike = await asyncio.gather(*(self._followed(session, name) for name in names))
+                there = [one.table for one in alike if one is not None and not one.dropped and one.kind == kind]
+                meant = f": {advice}" if (advice := did_you_mean(table, there)) else ""
+                raise NotFound(f"there is no {kind} {table!r}{meant} (firn {kind} list shows those there are)")
+            return pointer
 
     async def _pointers(self) -> list[Pointer]:
         found: list[Pointer] = []

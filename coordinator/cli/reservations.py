@@ -15,7 +15,7 @@ from firn.coordinator.cli.text import one_line, time_of
 from firn.coordinator.client.reservations import ReservationOptions, wanted_of
 from firn.coordinator.outcomes.reservations import Reservations, Standing
 from firn.model.amounts import plural
-from firn.model.errors import InvalidInput
+from firn.model.errors import InvalidInput, Unavailable
 from firn.model.identifiers import check_table_name
 from firn.model.reservation import Reservation
 
@@ -78,6 +78,7 @@ def begin(  # noqa: PLR0913 - all of it is optional
     if holder is not None:
         options["holder"] = holder
     wanted = wanted_of(table, options)
+    _require_table(reach, table)
     begun = _with(reach, lambda r: r.begin(wanted, lease_ms=round(minutes * 60_000), anyway=anyway))
     if reach.output.as_json:
         reach.output.document(begun)
@@ -101,6 +102,7 @@ def renew(reach: Reach, *, table: str, reservation_id: str, minutes: float) -> i
     if reach.output.as_json:
         reach.output.document(standing)
     if standing is None:
+        _require_table(reach, table)
         complain(f"firn: reservation {one_line(reservation_id)} of {table} is gone: begin again")
         return EXIT_NO
     for found in standing.disturbances:
@@ -120,8 +122,12 @@ def end(reach: Reach, *, table: str, reservation_id: str) -> int:
     ended = _with(reach, lambda r: r.end(table, reservation_id))
     if reach.output.as_json:
         reach.output.document({"ended": bool(ended)})
-    reach.output.say("ended" if ended else "there is none such")
-    return EXIT_OK if ended else EXIT_NO
+    if not ended:
+        _require_table(reach, table)
+        complain(f"firn: {table} has no reservation {one_line(reservation_id)}: it was ended, or not renewed in time")
+        return EXIT_NO
+    reach.output.say("ended")
+    return EXIT_OK
 
 
 @click.command()
@@ -131,6 +137,8 @@ def reservations(reach: Reach, *, table: str) -> None:
     """List who is at work on TABLE, on what, and until when."""
     check_table_name(table)
     board = _with(reach, lambda r: r.of(table))
+    if not board.standings:
+        _require_table(reach, table)
     if reach.output.as_json:
         reach.output.document(board)
     reach.output.grid(COLUMNS, map(_row, board.standings), empty=f"Nobody has reserved anything of {table}.")
@@ -143,6 +151,17 @@ def _row(standing: Standing) -> tuple[object, ...]:
         one.reservation_id, one.holder, str(one.scope), one.base_snapshot_id or "-", time_of(one.begun_ms),
         time_of(one.until_ms), plural(count, "commit") if count else "-", one.purpose,
     )  # fmt: skip
+
+
+def _require_table(reach: Reach, table: str) -> None:
+    """Raise NotFound for a table that does not exist: Redis keeps reservations for any name.
+
+    Whoever reaches Redis alone is told that nobody can say.
+    """
+    try:
+        reach.pointer(table, kind="table")
+    except Unavailable as error:
+        complain(f"firn: whether there is a table {table!r} is not known: {one_line(str(error))}")
 
 
 def _with(reach: Reach, work: Callable[[Reservations], Awaitable[_Result]]) -> _Result:

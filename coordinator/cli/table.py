@@ -23,6 +23,7 @@ from firn.model.amounts import plural
 from firn.model.errors import NotFound
 from firn.model.intent import DropTable, Intent, RegisterTable
 from firn.model.metadata import TableMetadata
+from firn.model.scan_target import no_such_ref
 from firn.model.schema import schema_from_json
 from firn.storage.metadata_files import version_of
 
@@ -253,21 +254,24 @@ def files(reach: Reach, *, name: str, ref: str | None, snapshot_id: int | None) 
         raise click.UsageError("give --ref or --snapshot, not both")
     pointer = reach.pointer(name, kind="table")
     metadata = reach.reader.metadata(pointer.metadata_location)
-    found = live_files(reach.reader, metadata, _snapshot_of(metadata, ref, snapshot_id))
+    found = live_files(reach.reader, metadata, _snapshot_of(name, metadata, ref=ref, snapshot_id=snapshot_id))
     if reach.output.as_json:
         reach.output.document(found)
         return
     reach.output.grid(FILE_COLUMNS, (file_row(file) for file in found), empty=f"{shown(name)} has no live files")
 
 
-def _snapshot_of(metadata: TableMetadata, ref: str | None, snapshot_id: int | None) -> int | None:
+def _snapshot_of(name: str, metadata: TableMetadata, *, ref: str | None, snapshot_id: int | None) -> int | None:
     if snapshot_id is not None:
         if metadata.snapshot_by_id(snapshot_id) is None:
-            raise NotFound(f"there is no snapshot {snapshot_id}")
+            raise NotFound(
+                f"there is no snapshot {snapshot_id}: it expired or never was (firn table history {name} lists those "
+                "there are)"
+            )
         return snapshot_id
     if ref is None:
         return metadata.current_snapshot_id
     found = metadata.ref(ref)
     if found is None:
-        raise NotFound(f"there is no branch or tag {ref!r}")
+        raise no_such_ref(metadata, ref)
     return found.snapshot_id

@@ -125,7 +125,10 @@ class TableFinder:
                 "since Redis was emptied. Give the client zookeeper=…"
                 + (", or use TableView.from_metadata" if kind == "table" else "")
             ) from refused
-        pointer = (await (await self._pointers()).read(name)).pointer
+        try:
+            pointer = (await (await self._pointers()).read(name)).pointer
+        except NotFound as error:
+            raise NotFound(f"there is no {kind} {name!r}") from error
         if pointer.dropped:
             raise NotFound(f"{pointer.kind} {name!r} was dropped")
         _require_kind(name, pointer.kind, wanted=kind)

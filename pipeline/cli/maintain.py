@@ -54,7 +54,8 @@ def plan(reach: Reach, *, tables: tuple[str, ...], every: bool) -> int:
     ]
     if plans:
         reach.output.say()
-    reach.output.grid(PLAN_COLUMNS, rows, empty="there are no tables")
+    if rows or not failed:
+        reach.output.grid(PLAN_COLUMNS, rows, empty="there are no tables")
     _complain_of(failed)
     return EXIT_NO if failed else EXIT_OK
 
@@ -90,14 +91,16 @@ def run(
     if reach.output.as_json:
         reach.output.document({"tables": runs, "failed": failed})
     rows = [row for one in runs for row in _rows(one)]
-    reach.output.grid(RUN_COLUMNS, rows, empty="there are no tables")
+    if rows or not failed:
+        reach.output.grid(RUN_COLUMNS, rows, empty="there are no tables")
+        reach.output.say()
     _complain_of(failed)
     worked = [action for one in runs for action in one.actions]
-    reach.output.say()
     reach.output.say(
         f"{plural(len(runs), 'table')}: {plural(sum(a.status == 'done' for a in worked), 'action')} done, "
         f"{sum(a.status == 'failed' for a in worked)} failed, "
         f"{sum(a.status in {'yielded', 'reserved'} for a in worked)} left for later"
+        + (f"; {plural(len(failed), 'table')} not worked on" if failed else "")
     )
     return EXIT_NO if failed or any(a.status == "failed" for a in worked) else EXIT_OK
 

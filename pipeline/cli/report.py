@@ -17,10 +17,11 @@ from firn.coordinator.cli.output import Column, complain
 from firn.coordinator.cli.reach import Reach, reaching
 from firn.coordinator.cli.text import one_line, shown, time_of
 from firn.coordinator.cli.times import Moment, Span
+from firn.coordinator.client.table_view import TableView
 from firn.model.amounts import plural
-from firn.model.errors import InvalidInput, Unavailable
+from firn.model.errors import InvalidInput, NotFound, Unavailable
 from firn.pipeline.cli.reached import ReachClient, journal_heads
-from firn.pipeline.commits_table import COMMITS_TABLE, Collected, CommitsTable
+from firn.pipeline.commits_table import COMMITS_TABLE, Collected, CommitsTable, require_commits
 from firn.pipeline.conflict_page import conflict_page
 from firn.pipeline.conflict_report import ConflictReport, Window, conflict_report
 
@@ -127,7 +128,7 @@ def conflicts(
     if not no_collect:
         _collect_first(reach, commits_table)
     window = Window(table=table, since_ms=since_ms, until_ms=until_ms)
-    found = conflict_report(ReachClient(reach).table(commits_table), window, files=reach.files)
+    found = conflict_report(commits_view(reach, commits_table), window, files=reach.files)
     if html is not None:
         _write(html, conflict_page(found, now=datetime.now(UTC)))
     if reach.output.as_json:
@@ -136,6 +137,17 @@ def conflicts(
     _say_conflicts(reach, found)
     if html is not None:
         reach.output.say(f"\nwritten to {shown(html)}")
+
+
+def commits_view(reach: Reach, commits_table: str) -> TableView:
+    """The table of commits as it is. Raises NotFound, with how to make it, and InvalidInput for another table."""
+    try:
+        return require_commits(ReachClient(reach).table(commits_table))
+    except NotFound as error:
+        raise NotFound(
+            f"nothing to report from: {error}; firn report commits makes it from the journals, and so does this "
+            "command without --no-collect"
+        ) from error
 
 
 def _collect_first(reach: Reach, commits_table: str) -> None:
@@ -147,6 +159,12 @@ def _collect_first(reach: Reach, commits_table: str) -> None:
         complain(f"firn: {one_line(problem)}")
 
 
+def _window_text(window: Window) -> str:
+    of = "" if window.table is None else f" of {shown(window.table)}"
+    since = "" if window.since_ms is None else f" since {time_of(window.since_ms)}"
+    return of + since + ("" if window.until_ms is None else f" until {time_of(window.until_ms)}")
+
+
 def _write(path: Path, text: str) -> None:
     try:
         path.write_text(text, encoding="utf-8")
@@ -156,7 +174,10 @@ def _write(path: Path, text: str) -> None:
 
 def _say_conflicts(reach: Reach, found: ConflictReport) -> None:
     output = reach.output
-    output.say(f"{found.rejected} rejected, {found.committed} committed")
+    window = found.window
+    output.say(f"{found.rejected:,} rejected, {found.committed:,} committed{_window_text(window)}")
+    if window.table is not None and not (found.rejected or found.committed):
+        complain(f"firn: no journal tells of {shown(window.table)} there: is that its name? (firn table list)")
     if not found.rejected:
         return
     tables = [line for line in found.tables if line.rejected]

@@ -12,7 +12,7 @@ from firn.coordinator.cli.output import Column
 from firn.coordinator.cli.reach import Reach
 from firn.coordinator.cli.text import shown
 from firn.model.amounts import plural
-from firn.pipeline.cli.report import collect
+from firn.pipeline.cli.report import collect, commits_view
 from firn.pipeline.cli.spark_running import SparkOptions, bars, session, sparking, watching
 from firn.pipeline.cli.spark_stats import stats
 from firn.pipeline.cli.spark_upkeep import expire, orphans
@@ -132,6 +132,7 @@ def report_command(
     """
     if not no_collect:
         collect(reach, commits_table)
+    commits_view(reach, commits_table)  # before Spark is started for nothing
     queries = [("query", sql)] if sql else [(query.title, query.over(COMMITS_VIEW)) for query in QUERIES]
     found: dict[str, list[dict[str, Any]]] = {}
     with session(reach, options, app="firn report") as (started, connection):

@@ -148,7 +148,7 @@ def test_files_that_others_work_on_are_left_to_them(lake: Lake) -> None:
         outcome = compact(lake.spark, table, rules=rules())
     statuses = {group.partition: group.status for group in outcome.groups}
     assert statuses == {"region_0=eu": "reserved", "region_0=us": "committed", "region_0=null": "committed"}
-    assert "the merge has reserved 1 files" in str(outcome)
+    assert "the merge has reserved 1 file" in str(outcome)
     assert set(files) < {file.file_path for file in data_files(lake, table)}
 
 

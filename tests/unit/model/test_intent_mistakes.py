@@ -59,7 +59,9 @@ def test_what_is_missing_is_said_with_where_it_is_described() -> None:
     assert (error.rule, error.message) == ("missing-field", "lacks the member 'operation'")
 
 
-def test_names_are_compared_only_where_that_is_cheap() -> None:
-    assert nearest("db.evnts", ["db.events", "db.orders", "x"]) == "'db.events'"
+def test_what_was_meant_is_asked_as_people_ask() -> None:
+    assert nearest("db.evnts", ["db.events", "db.orders", "x"]) == ["db.events"]
+    assert nearest("add", ["add-column", "drop-column"]) == ["add-column"], "a part of it"
+    assert nearest("a" * (WORD_CHARACTERS_MAX + 1), ["a" * (WORD_CHARACTERS_MAX + 1)]) == []
+    assert did_you_mean("tabl", ["table", "tables", "tablet", "x"]) == "did you mean 'table', 'tablet' or 'tables'?"
     assert did_you_mean("x", ["db.events"]) == ""
-    assert nearest("a" * (WORD_CHARACTERS_MAX + 1), ["a" * (WORD_CHARACTERS_MAX + 1)]) == ""

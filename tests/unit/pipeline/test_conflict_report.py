@@ -137,9 +137,32 @@ async def test_the_command_says_how_to_do_without_a_daemon() -> None:
     said = await bench.firn("report", "conflicts", "--no-collect")
     assert said.code == 0, said.err
     assert "4 rejected" in said.out
-    said = await bench.firn("report", "conflicts", "--no-collect", "--commits", "firn.elsewhere")
-    assert said.code == 1
-    assert "there is no table 'firn.elsewhere'" in said.err
+
+
+async def test_a_report_of_what_was_never_collected_says_how_to_collect_it() -> None:
+    bench = ReportBench()
+    async with bench.daemon():
+        await bench.fight()
+        said = await bench.firn("report", "conflicts", "--no-collect")
+        assert (said.code, said.out) == (1, "")
+        assert "nothing to report from: there is no table 'firn.commits'" in said.err
+        assert "firn report commits makes it" in said.err
+        assert said.err.count("\n") == 1
+        for command in (["conflicts", "--no-collect"], ["conflicts"], ["commits"]):
+            other = await bench.firn("report", *command, "--commits", "db.a")
+            assert (other.code, other.out) == (2, "")
+            assert "db.a: is no table of commits" in other.err
+        assert (await bench.firn("report", "commits")).code == 0
+        assert "4 rejected" in (await bench.firn("report", "conflicts", "--no-collect")).out
+
+
+async def test_a_report_of_a_table_that_nobody_knows_is_no_good_news() -> None:
+    bench = ReportBench()
+    async with bench.daemon():
+        await bench.fight()
+        said = await bench.firn("report", "conflicts", "--table", "db.zzz", "--since", "2026-11-21")
+    assert said.out == "0 rejected, 0 committed of db.zzz since 2026-11-21 00:00:00.000Z\n"
+    assert "no journal tells of db.zzz" in said.err
 
 
 def test_a_missing_package_is_told_with_how_to_install_it(
