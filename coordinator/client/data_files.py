@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, BinaryIO, Final, cast
+from typing import Any, BinaryIO, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from firn.coordinator.client.parquet_source import footer_of, open_source
 from firn.coordinator.client.table_view import TableView
 from firn.model.content_file import content_file_of
-from firn.model.errors import InvalidInput, NotFound, Unavailable
+from firn.model.errors import InvalidInput
 from firn.model.intent import ContentFile
 from firn.model.name_mapping import NAME_MAPPING_PROPERTY, NameMapping, name_mapping_from_text
 from firn.model.partitioning import PartitionField, partition_from_json, partition_type
@@ -25,15 +25,11 @@ from firn.model.types import Type
 from firn.model.values import to_bytes
 from firn.storage.arrow_rows import values_of
 from firn.storage.files import FileStore
-from firn.storage.locations import FILE_SCHEME, normalize, scheme_of
 from firn.storage.parquet_columns import arrow_field_id
-from firn.storage.parquet_files import open_parquet, read_parquet
+from firn.storage.parquet_files import read_parquet
 from firn.storage.parquet_metrics import column_metrics, count_nans, infer_partition, parquet_data_file
 
 THREADS_MAX: Final = 8
-READ_BUFFER_BYTES: Final = 256 * 1024
-"""Bytes read at once from an object store; a footer mostly fits."""
-
 Partition = Sequence[Any] | Mapping[str, Any]
 
 
@@ -84,10 +80,8 @@ class _Reader:
         self._mapping = _name_mapping(table)
 
     def describe(self, location: str) -> ContentFile:
-        with self._opened(location) as source:
-            size = source.seek(0, io.SEEK_END)
-            source.seek(0)
-            parquet = open_parquet(source, location=location)
+        with open_source(location, self._files) as source:
+            parquet, size = footer_of(source, location=location)
             self._require_ids(parquet.schema_arrow, location=location)
             nans = count_nans(parquet, schema=self._schema, location=location, name_mapping=self._mapping)
             partition = self._partition
@@ -155,24 +149,6 @@ class _Reader:
             rows += batch.num_rows
         return tuple(found[field.field_id].value if field.field_id in found else None for field in self._spec.fields)
 
-    def _opened(self, location: str) -> BinaryIO:
-        if scheme_of(location) == FILE_SCHEME:
-            try:
-                return Path(normalize(location)).open("rb")
-            except FileNotFoundError as error:
-                raise NotFound(location) from error
-            except (IsADirectoryError, NotADirectoryError) as error:
-                raise InvalidInput("is no file", where=location) from error
-            except OSError as error:
-                raise Unavailable(f"{location}: {error}") from error
-        if self._files is None:
-            raise InvalidInput(
-                f"no file store for the scheme {scheme_of(location)!r} was given",
-                where=location,
-                hint="files=open_files({'s3': {…}})",
-            )
-        return cast("BinaryIO", io.BufferedReader(_StoredFile(self._files, location), READ_BUFFER_BYTES))
-
 
 class _OneValue:
     """Makes sure that all rows have one value of a partition field."""
@@ -220,38 +196,6 @@ class _OneValue:
 def _row_of(encoded: pa.DictionaryArray, position: int) -> int:
     """The first row that has the dictionary's value at `position`."""
     return int(pc.index(encoded.indices, pa.scalar(position, encoded.indices.type)).as_py())
-
-
-class _StoredFile(io.RawIOBase):
-    """A file of a file store, for reading anywhere in it."""
-
-    def __init__(self, files: FileStore, location: str) -> None:
-        super().__init__()
-        self._files = files
-        self._location = location
-        self._size = files.size(location)
-        self._at = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
-        self._at = max(0, start + offset)
-        return self._at
-
-    def tell(self) -> int:
-        return self._at
-
-    def readinto(self, buffer: Any) -> int:
-        length = max(0, min(len(buffer), self._size - self._at))
-        if length:
-            buffer[:length] = self._files.read_range(self._location, offset=self._at, length=length)
-            self._at += length
-        return length
 
 
 def _location(path: str | Path) -> str:

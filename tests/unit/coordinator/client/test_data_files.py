@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import math
+import os
 import uuid
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -228,13 +230,54 @@ def test_files_of_an_object_store_are_read_through_it(tmp_path: Path) -> None:
         data_files_from_parquet(["memory://bucket/t/a.parquet"], view)
 
 
+def test_what_is_no_parquet_file_is_told_with_what_it_is_where_and_what_to_do(tmp_path: Path) -> None:
+    view = table()
+    good = written(tmp_path / "part-1.parquet", view, rows(3))
+    (tmp_path / "text.parquet").write_text("not parquet, not at all")
+    (tmp_path / "empty.parquet").touch()
+    (tmp_path / "half.parquet").write_bytes(good.read_bytes()[:-10])
+    (tmp_path / "folder.parquet").mkdir()
+    os.mkfifo(tmp_path / "pipe.parquet")
+    for name, kind, said in [
+        ("other.txt", NotFound, r"there is no file {}: a file is written, and its writer closed, before it is added"),
+        ("part-2.parquet", NotFound, r"there is no file {}: did you mean 'part-1\.parquet'"),
+        ("gone/part-1.parquet", NotFound, rf"there is no file {{}}: there is no folder {tmp_path}/gone"),
+        ("part-1.parquet/x.parquet", NotFound, rf"there is no folder {tmp_path}/part-1\.parquet"),
+        ("text.parquet", CorruptFile, r"{}: not a Parquet file: it ends in .*23 bytes; was its writer closed"),
+        ("half.parquet", CorruptFile, r"{}: not a Parquet file: .* bytes; was its writer closed"),
+        ("empty.parquet", CorruptFile, r"{}: not a Parquet file: it is empty \("),
+        ("folder.parquet", InvalidInput, r"{}: is a folder, not a file \(name its Parquet files: {}/\*\.parquet\)"),
+        ("pipe.parquet", InvalidInput, r"{}: is no regular file"),
+    ]:
+        path = tmp_path / name
+        with pytest.raises(kind, match=said.replace("{}", str(path))):
+            data_files_from_parquet([good, path], view)
+
+
+def test_a_file_that_may_not_be_read_is_no_server_that_does_not_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever runs the tests as root may read anything, so the refusal is made here."""
+    path = written(tmp_path / "a.parquet", table(), rows(3))
+    refusals: list[Path] = []
+
+    def refuse(self: Path, *_args: object, **_options: object) -> None:
+        refusals.append(self)
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self))
+
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(InvalidInput, match=rf"{path}: may not be read .*chmod, or chown, {path}"):
+        data_files_from_parquet([path], table())
+    assert refusals == [path]
+
+
+def test_a_file_that_an_object_store_does_not_have_is_named() -> None:
+    with pytest.raises(NotFound, match=r"there is no file memory://bucket/t/none\.parquet: a file is written"):
+        data_files_from_parquet(["memory://bucket/t/none.parquet"], table(), files=MemoryFiles())
+
+
 def test_what_is_no_file_of_the_table_is_refused(tmp_path: Path) -> None:
     view = table()
-    with pytest.raises(NotFound):
-        data_files_from_parquet([tmp_path / "none.parquet"], view)
-    (tmp_path / "text.parquet").write_text("not parquet, not at all")
-    with pytest.raises(CorruptFile, match="not a Parquet file"):
-        data_files_from_parquet([tmp_path / "text.parquet"], view)
     named = view_with_mapping(view)
     pq.write_table(pa.table({"other": [1]}), tmp_path / "other.parquet")
     with pytest.raises(InvalidSchema):
