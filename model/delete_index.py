@@ -13,18 +13,14 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Generic, TypeVar
 
-import msgspec
-
 from firn.model.datafile import DataFile
+from firn.model.equality_keys import EqualityKeys, MetricColumns
 from firn.model.errors import CorruptFile
 from firn.model.expressions.column_facts import ColumnFacts
-from firn.model.expressions.metrics_inclusive import facts_of_column
-from firn.model.expressions.predicates import BoundReference
 from firn.model.manifest import ManifestEntry
 from firn.model.partitioning import PartitionSpec
 from firn.model.reserved import DELETE_FILE_PATH_ID
 from firn.model.schema import Schema
-from firn.model.types import UNKNOWN, UUID, VARIANT, DecimalType, FixedType, PrimitiveType
 
 _NAN: Final = b"nan"
 
@@ -41,6 +37,17 @@ def partition_key(spec_id: int, partition: Sequence[Any]) -> PartitionKey:
 
 def _float_bits(value: float) -> bytes:
     return _NAN if math.isnan(value) else struct.pack("<d", value)
+
+
+def equality_scope(file: DataFile, specs: Mapping[int, PartitionSpec]) -> PartitionKey | None:
+    """The partition that equality deletes are for; None for the whole table, as those of an unpartitioned spec are.
+
+    Raises CorruptFile for a spec that is not among `specs`.
+    """
+    spec = specs.get(file.spec_id)
+    if spec is None:
+        raise CorruptFile(file.file_path, f"partition spec {file.spec_id} is not the table's")
+    return partition_key(file.spec_id, file.partition) if spec.is_partitioned else None
 
 
 def referenced_data_file(file: DataFile) -> str | None:
@@ -73,12 +80,12 @@ class DeleteIndex:
         self, deletes: Iterable[ManifestEntry], *, specs: Mapping[int, PartitionSpec], schemas: Iterable[Schema]
     ) -> None:
         self._specs = specs
-        self._columns = _Columns(tuple(schemas))
+        self._columns = MetricColumns(schemas)
         self._vectors: dict[str, ManifestEntry] = {}
         self._of_path: dict[str, _Aged[DataFile]] = {}
         self._of_partition: dict[PartitionKey, _Aged[DataFile]] = {}
-        self._equality_everywhere: _Aged[_EqualityDelete] = _Aged()
-        self._equality_of_partition: dict[PartitionKey, _Aged[_EqualityDelete]] = {}
+        self._equality_everywhere: _Aged[EqualityKeys] = _Aged()
+        self._equality_of_partition: dict[PartitionKey, _Aged[EqualityKeys]] = {}
         self.size = 0
         for entry in deletes:
             self._add(entry)
@@ -99,7 +106,7 @@ class DeleteIndex:
         file, age = entry.data_file, age_of(entry)
         key = partition_key(file.spec_id, file.partition)
         known: dict[int, ColumnFacts] = {}
-        found = [one.file for one in self._equality(key, age) if one.may_delete_from(file, known)]
+        found = [one.file for one in self._equality(key, age) if one.may_be_in(file, known)]
         vector = self._vectors.get(file.file_path)
         if vector is not None:
             _check_vector(vector, file, age)
@@ -111,7 +118,7 @@ class DeleteIndex:
             found.append(delete)
         return tuple(found)
 
-    def _equality(self, key: PartitionKey, age: int) -> Iterator[_EqualityDelete]:
+    def _equality(self, key: PartitionKey, age: int) -> Iterator[EqualityKeys]:
         yield from self._equality_everywhere.above(age)
         if key in self._equality_of_partition:
             yield from self._equality_of_partition[key].above(age)
@@ -145,15 +152,11 @@ class DeleteIndex:
     def _add_equality(self, file: DataFile, age: int) -> None:
         if not file.equality_ids:
             raise CorruptFile(file.file_path, "the entry of an equality delete file names no columns")
-        spec = self._specs.get(file.spec_id)
-        if spec is None:
-            raise CorruptFile(file.file_path, f"partition spec {file.spec_id} is not the table's")
-        delete = _EqualityDelete(file, self._columns)
-        if not spec.is_partitioned:
+        scope, delete = equality_scope(file, self._specs), EqualityKeys(file, self._columns)
+        if scope is None:
             self._equality_everywhere.add(age, delete)
         else:
-            key = partition_key(file.spec_id, file.partition)
-            self._equality_of_partition.setdefault(key, _Aged()).add(age, delete)
+            self._equality_of_partition.setdefault(scope, _Aged()).add(age, delete)
 
 
 def age_of(entry: ManifestEntry) -> int:
@@ -213,102 +216,3 @@ class _Aged(Generic[_File]):
 
 
 _NO_FILES: Final[_Aged[DataFile]] = _Aged()
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Equality deletes without a key in common with a data file
-
-
-class _EqualityDelete:
-    """An equality delete file with what its metrics say of the columns that it compares."""
-
-    __slots__ = ("_facts", "file")
-
-    def __init__(self, file: DataFile, columns: _Columns) -> None:
-        self.file = file
-        known = [column for field_id in file.equality_ids or () if (column := columns.by_id(field_id)) is not None]
-        self._facts = [(column, facts_of_column(column, file)) for column in known]
-
-    def may_delete_from(self, file: DataFile, known: dict[int, ColumnFacts]) -> bool:
-        """False only if no row of `file` can have a key of this delete file: some column has no value in common.
-
-        `known` keeps what the metrics of `file` say by column, for the next delete file.
-        """
-        for column, deleted in self._facts:
-            facts = known.get(column.field_id)
-            if facts is None:
-                facts = known[column.field_id] = facts_of_column(column, file)
-            if not _may_share(deleted, facts, column.type != UUID):
-                return False
-        return True
-
-
-def _may_share(deletes: ColumnFacts, data: ColumnFacts, ordered: bool) -> bool:  # noqa: FBT001 - the last of three facts
-    """Whether both may have some value in common; null equals null here, NaN equals NaN."""
-    if (deletes.may_be_null and data.may_be_null) or (deletes.may_be_nan and data.may_be_nan):
-        return True
-    if not deletes.may_be_value or not data.may_be_value:
-        return False
-    # Writers do not agree on how UUIDs are ordered, so that their bounds cannot be compared with one another.
-    return not ordered or not _upright(deletes) or not _upright(data) or _overlap(deletes, data)
-
-
-def _upright(facts: ColumnFacts) -> bool:
-    """Whether the bounds do not contradict each other, which makes them worthless."""
-    return facts.lower is None or facts.upper is None or bool(facts.lower <= facts.upper)
-
-
-def _overlap(one: ColumnFacts, other: ColumnFacts) -> bool:
-    apart = (one.upper is not None and other.lower is not None and one.upper < other.lower) or (
-        other.upper is not None and one.lower is not None and other.upper < one.lower
-    )
-    return not apart
-
-
-class _Columns:
-    """Columns by id, dropped ones included: a column's deletes outlive it.
-
-    One counts as never null only if all schemas say so, since files were written under any of them.
-    """
-
-    def __init__(self, schemas: tuple[Schema, ...]) -> None:
-        self._schemas = schemas
-        self._known: dict[int, BoundReference | None] = {}
-
-    def by_id(self, field_id: int) -> BoundReference | None:
-        """The column, None if no schema has it or its metrics cannot be compared."""
-        if field_id not in self._known:
-            self._known[field_id] = self._find(field_id)
-        return self._known[field_id]
-
-    def _find(self, field_id: int) -> BoundReference | None:
-        found = [_column(schema, field_id) for schema in self._schemas if field_id in schema.fields_by_id]
-        newest = found[0] if found else None
-        if newest is None or None in found:
-            return None
-        return msgspec.structs.replace(
-            newest,
-            nullable=any(column is not None and column.nullable for column in found),
-            optional_parent=any(column is not None and column.optional_parent for column in found),
-        )
-
-
-def _column(schema: Schema, field_id: int) -> BoundReference | None:
-    field = schema.fields_by_id[field_id]
-    if not isinstance(field.type, PrimitiveType | DecimalType | FixedType) or field.type in (VARIANT, UNKNOWN):
-        return None
-    if schema.position(field_id) is None:  # inside a list or a map, where counts are not of rows
-        return None
-    optional_parent, parent_id = False, schema.parent_id(field_id)
-    nested = parent_id is not None
-    while parent_id is not None:
-        optional_parent = optional_parent or not schema.fields_by_id[parent_id].required
-        parent_id = schema.parent_id(parent_id)
-    return BoundReference(
-        field_id=field_id,
-        name=schema.column_name(field_id) or "",
-        type=field.type,
-        nullable=not field.required or optional_parent,
-        nested=nested,
-        optional_parent=optional_parent,
-    )

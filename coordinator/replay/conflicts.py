@@ -88,20 +88,20 @@ class WindowDeletes:
         self._of_file: dict[str, list[DataFile]] = {}
         self._of_partition: dict[PartitionKey, list[DataFile]] = {}
         self._all: list[DataFile] = []
-        equality: list[ManifestEntry] = []
+        self._equality_deletes: list[tuple[Snapshot, ManifestEntry]] = []
         for snapshot, entry in added_deletes(working, since):
             file = entry.data_file
             self._snapshots[file.file_path, file.content_offset] = snapshot
             self._all.append(file)
             path = referenced_data_file(file)
             if file.content == "equality-deletes":
-                equality.append(entry)
+                self._equality_deletes.append((snapshot, entry))
             elif path is not None:
                 self._of_file.setdefault(path, []).append(file)
             else:
                 self._of_partition.setdefault(partition_key(file.spec_id, file.partition), []).append(file)
         self._equality = DeleteIndex(
-            equality,
+            (entry for _, entry in self._equality_deletes),
             specs={spec.spec_id: spec for spec in working.metadata.partition_specs},
             schemas=(working.metadata.current_schema, *working.metadata.schemas),
         )
@@ -124,6 +124,10 @@ class WindowDeletes:
             if partition_key(file.spec_id, file.partition) == key
             or (file.content == "equality-deletes" and not file.partition)
         ]
+
+    def equality_deletes(self) -> Sequence[tuple[Snapshot, ManifestEntry]]:
+        """All equality deletes, with the snapshots that added them."""
+        return self._equality_deletes
 
     def equality(self, entry: ManifestEntry) -> list[DataFile]:
         """Equality deletes that may be for a live data file."""

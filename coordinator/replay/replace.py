@@ -14,6 +14,7 @@ from firn.coordinator.replay.delete_rules import (
     require_no_lost_deletes,
     require_same_partition,
 )
+from firn.coordinator.replay.equality_reach import require_same_reach
 from firn.coordinator.replay.file_change import FileChange, apply_change
 from firn.coordinator.replay.files_rules import bind_added, require_live, require_not_live
 from firn.coordinator.replay.live_deletes import DeleteKey, LiveDeletes, delete_key
@@ -21,10 +22,9 @@ from firn.coordinator.replay.live_entries import entries_of
 from firn.coordinator.replay.window import window
 from firn.coordinator.replay.working import Working
 from firn.model.datafile import DataFile
-from firn.model.delete_index import DeleteIndex, referenced_data_file
+from firn.model.delete_index import referenced_data_file
 from firn.model.intent import Replace
-from firn.model.manifest import ManifestEntry, Status
-from firn.model.snapshot import Snapshot
+from firn.model.manifest import ManifestEntry
 
 
 def replace(working: Working, intent: Replace) -> Applied:
@@ -39,11 +39,11 @@ def replace(working: Working, intent: Replace) -> Applied:
     require_not_live(head, added)
     require_deletes_not_live(index, added_deletes)
     rewritten = entries_of(working, intent.branch, intent.removed_data_files)
-    still_reached = intent.data_sequence_number is not None and is_of_one_spec(rewritten, added)
-    require_no_new_deletes(WindowDeletes(working, since), rewritten, equality=not still_reached, base=base)
+    came = WindowDeletes(working, since)
+    require_no_new_deletes(came, rewritten, equality=False, base=base)
     require_no_more_rows(intent, rewritten, added)
     require_kept_age(working, intent, rewritten, added_deletes, [e for k in removed_deletes if (e := _entry(index, k))])
-    require_not_reached_anew(working, intent, since, moved(rewritten, added), removed_deletes)
+    require_same_reach(working, intent, since, came, rewritten=rewritten, added=added, removed_deletes=removed_deletes)
     require_deletes_fit(working, intent, added_deletes, removed_deletes)
     change = FileChange(
         added_data=added,
@@ -58,17 +58,6 @@ def replace(working: Working, intent: Replace) -> Applied:
 def _entry(index: LiveDeletes, key: DeleteKey) -> ManifestEntry | None:
     live = index.get(key)
     return None if live is None else live.entry
-
-
-def is_of_one_spec(rewritten: Sequence[ManifestEntry], added: Sequence[DataFile]) -> bool:
-    """Whether rows certainly stay in their partition, where deletes reach them that are for it."""
-    return len({entry.data_file.spec_id for entry in rewritten} | {file.spec_id for file in added}) <= 1
-
-
-def moved(rewritten: Sequence[ManifestEntry], added: Sequence[DataFile]) -> list[DataFile]:
-    """Added files that may have rows from files of other specs."""
-    specs = {entry.data_file.spec_id for entry in rewritten}
-    return [file for file in added if specs - {file.spec_id}]
 
 
 def require_no_more_rows(intent: Replace, rewritten: Sequence[ManifestEntry], added: Sequence[DataFile]) -> None:
@@ -119,48 +108,6 @@ def require_kept_age(
             f"of the base, {planned.sequence_number}",
             base=base,
         )
-
-
-def require_not_reached_anew(
-    working: Working,
-    intent: Replace,
-    since: Sequence[Snapshot],
-    moved: Sequence[DataFile],
-    removed_deletes: Collection[DeleteKey],
-) -> None:
-    """Refuse an age at which rows that move to another spec are older than equality deletes of where they come to.
-
-    Those of an unpartitioned spec are for the rows wherever they are.
-
-    Prevents: rows going that nobody has deleted.
-    """
-    number = intent.data_sequence_number
-    if number is None or not moved:
-        return
-    assert working.metadata is not None
-    specs = {spec.spec_id: spec for spec in working.metadata.partition_specs}
-    everywhere = {spec_id for spec_id, spec in specs.items() if not spec.is_partitioned}
-    live = {
-        key: one.entry
-        for one in working.deletes(intent.branch)
-        if (key := delete_key(one.file)) not in removed_deletes
-        and one.file.content == "equality-deletes"
-        and one.file.spec_id not in everywhere
-    }
-    schemas = (working.metadata.current_schema, *working.metadata.schemas)
-    deletes = DeleteIndex(live.values(), specs=specs, schemas=schemas)
-    came = {snapshot.snapshot_id: snapshot for snapshot in since}
-    for file in moved:
-        for delete in deletes.of(ManifestEntry(status=Status.ADDED, sequence_number=number, data_file=file)):
-            winner = came.get(live[delete_key(delete)].snapshot_id or 0)
-            rules.WRONG_SEQUENCE_NUMBER.refuse(
-                f"data-sequence-number: at the age of {number}, {file.file_path} would be reached by the equality "
-                f"deletes of {delete.file_path}, which are not for its rows where they are now, in another spec",
-                files=(file.file_path,),
-                winner=winner,
-                hint=None if winner is None else "replan",
-                base=intent.base_snapshot_id,
-            )
 
 
 def require_deletes_fit(

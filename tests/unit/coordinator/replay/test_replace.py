@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import pytest
 
-from firn.model.intent import ContentFile, Replace
-from firn.model.operations.layout import UpdateSpec
+from firn.model.intent import Replace
 from firn.model.operations.upkeep import ExpireSnapshots, UpgradeFormat
 from tests.unit.coordinator.replay.real_rows import RealRows, field_is, paths, ref
 from tests.unit.coordinator.workbench import TABLE, Workbench, new_id
@@ -137,75 +135,6 @@ async def test_equality_deletes_that_came_meanwhile_still_reach_rows_that_keep_t
         ages = {e.data_file.file_path: e.sequence_number for e in await table.entries()}
     assert ages[compacted.file_path] == planned.sequence_number
     assert await table.ids() == [0, 1, 2, 4, 5, 6, 7, 8, 9]
-
-
-async def test_equality_deletes_that_came_meanwhile_are_a_conflict_for_rows_that_change_their_partition() -> None:
-    """They are for the partition that the rows were in, whatever their age is."""
-    bench = Workbench()
-    async with bench.daemon():
-        table = await RealRows.create(bench, version=2, partitioned=True)
-        file = table.data(*TEN)
-        planned = await table.committed(table.append(file))
-        base = planned.snapshot_id or 0
-        unpartitioned = ({"action": "remove-field", "name": "region"},)
-        await bench.commit(
-            UpdateSpec(intent_id=new_id(), table=TABLE, base_schema_id=0, base_spec_id=0, changes=unpartitioned)
-        )
-        won = await table.commit(table.delta(base, table.equality(3, like=file)))
-        moved = msgspec.structs.replace(table.data(*TEN), spec_id=1, partition=())
-        lost = await table.refused(table.replace(base, [file], [moved], data_sequence_number=planned.sequence_number))
-        assert (lost.rule, lost.conflicting_snapshot_id) == ("new-deletes", won)
-    assert await table.ids() == [0, 1, 2, 4, 5, 6, 7, 8, 9]
-
-
-async def test_equality_deletes_that_came_meanwhile_are_a_conflict_where_other_rows_change_their_partition() -> None:
-    """The rows that they are for stay, but others come beside them that they are not for."""
-    bench = Workbench()
-    async with bench.daemon():
-        table = await RealRows.create(bench, version=2)
-        old = table.data((3, "eu"))
-        await table.commit(table.append(old))
-        await partition_by_region(bench)
-        new = in_region(table.data((3, "eu"), (4, "eu")))
-        planned = await table.committed(table.append(new))
-        base = planned.snapshot_id or 0
-        won = await table.commit(table.delta(base, in_region(table.equality(3))))
-        compacted = in_region(table.data((3, "eu"), (3, "eu"), (4, "eu")))
-        kept = table.replace(base, [old, new], [compacted], data_sequence_number=planned.sequence_number)
-        lost = await table.refused(kept)
-        assert (lost.rule, lost.conflicting_snapshot_id, lost.files) == ("new-deletes", won, (new.file_path,))
-    assert await table.ids() == [3, 4]
-
-
-@pytest.mark.parametrize("meanwhile", [True, False])
-async def test_rows_do_not_come_under_equality_deletes_of_the_partition_that_they_move_to(meanwhile: bool) -> None:
-    """Whether the deletes came before the rewrite was planned or after: they never were for these rows."""
-    bench = Workbench()
-    async with bench.daemon():
-        table = await RealRows.create(bench, version=2)
-        file = table.data(*TEN)
-        appended = await table.committed(table.append(file))
-        await partition_by_region(bench)
-        deleted = await table.committed(table.delta(appended.snapshot_id, in_region(table.equality(3))))
-        planned = appended if meanwhile else deleted
-        base, compacted = planned.snapshot_id or 0, in_region(table.data(*TEN))
-        kept = table.replace(base, [file], [compacted], data_sequence_number=appended.sequence_number)
-        lost = await table.refused(kept)
-        assert (lost.rule, lost.hint) == ("wrong-sequence-number", "replan" if meanwhile else "fix")
-        assert lost.conflicting_snapshot_id == (deleted.snapshot_id if meanwhile else None)
-        base = deleted.snapshot_id or 0
-        await table.commit(table.replace(base, [file], [compacted], data_sequence_number=deleted.sequence_number))
-    assert await table.ids() == list(range(10))
-
-
-async def partition_by_region(bench: Workbench) -> None:
-    by_region = ({"action": "add-field", "source": "region", "transform": "identity"},)
-    await bench.commit(UpdateSpec(intent_id=new_id(), table=TABLE, base_schema_id=0, base_spec_id=0, changes=by_region))
-
-
-def in_region(file: ContentFile) -> ContentFile:
-    """The file as one of the partition by region that the table has got."""
-    return msgspec.structs.replace(file, spec_id=1, partition=("eu",))
 
 
 async def test_equality_deletes_that_came_meanwhile_are_a_conflict_for_rows_that_get_younger() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from firn.model.content_file import bind_content_file
 from firn.model.intent import (
     Append,
     ContentFile,
@@ -33,6 +34,7 @@ from tests.unit.coordinator.row_model.planning import (
     planned,
 )
 from tests.unit.coordinator.row_model.reading import SeenFile, SeenRow, TableReading, live_rows
+from tests.unit.coordinator.row_model.rewrite_oracle import RewriteOracle
 from tests.unit.coordinator.row_model.row_maker import RowMaker
 from tests.unit.coordinator.row_model.rows import (
     ID,
@@ -200,7 +202,7 @@ class Author:
     def equality(self, view: View, choices: Choices) -> Planned:
         """What streaming upserts do: delete by key whatever is there, and insert, without looking."""
         ids = frozenset(choices.some_of(IDS))
-        spec = self._rows.equality_spec(view)
+        spec = self._rows.equality_spec(view, choices)
         partitions: set[Partition] | None = None
         if spec.is_partitioned:
             rows = [self._rows.one(view, choices, spec) for _ in range(choices.number(1, 2))]
@@ -274,34 +276,33 @@ class Author:
     # -- upkeep ------------------------------------------------------------------------------------------------------
 
     def compaction(self, view: View, choices: Choices) -> Planned | None:
-        """Files written anew with the deletes applied, maybe as old as they were.
-
-        Equality deletes pass by rows that keep their age, unless any of the files are of another spec than the others:
-        rows may then leave the partition that the deletes are for, or come to one whose deletes are not for them.
-        """
+        """Files written anew with the deletes applied, maybe as old as they were, maybe into other partitions."""
         if view.head is None or not view.files:
             return None
         chosen = choices.some_of(view.files)
-        spec = self._rows.spec(view, choices)
+        spec = choices.one_of(view.metadata.partition_specs) if choices.coin() else view.metadata.default_spec
         rewritten = {
             row.vid: self._rows.lineage(view, self._maker.placed(view.row(row), spec, view.metadata))
             for row in live_rows(chosen)
         }
         snapshot = view.metadata.snapshot_by_id(view.head)
         assert snapshot is not None
-        keeps_age = choices.coin()
+        youngest, now = max(file.sequence_number for file in chosen), snapshot.sequence_number
         written = self._maker.data(view.metadata, rewritten.values(), file_format=choices.one_of(FORMATS))
         intent = intent_of(
             Replace,
             view,
             removed_data_files=paths(chosen),
             data_files=written,
-            data_sequence_number=snapshot.sequence_number if keeps_age else None,
+            data_sequence_number=now - choices.number(0, now - youngest) if choices.coin() else None,
             base_snapshot_id=view.head,
         )
-        of_one_spec = len({seen.file.spec_id for seen in chosen} | {file.spec_id for file in written}) == 1
-        tolerates = {"append", "equality"} if keeps_age and of_one_spec else {"append"}
-        return planned("compaction", view, intent, compact(rewritten), tolerates=frozenset(tolerates))
+        bound = tuple(bind_content_file(file, view.metadata, where="file") for file in written)
+        oracle = RewriteOracle(self._maker.files, intent, bound, now)
+        return planned(
+            "compaction", view, intent, compact(rewritten), may_change_rows=oracle.may_change_rows,
+            refusals=frozenset({"wrong-sequence-number"}), tolerates=frozenset({"append"}),
+        )  # fmt: skip
 
     def rewrite_deletes(self, view: View, choices: Choices) -> Planned | None:
         """Deletion vectors put into one Puffin file."""

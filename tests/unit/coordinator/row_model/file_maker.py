@@ -32,7 +32,7 @@ class FileMaker:
     """Writes files of one table into its folder."""
 
     def __init__(self, files: FileStore) -> None:
-        self._files = files
+        self.files = files
         self._names = itertools.count(1)
 
     def placed(self, row: Row, spec: PartitionSpec, metadata: TableMetadata) -> Row:
@@ -82,7 +82,7 @@ class FileMaker:
         blobs = [deletion_vector_blob(vector, data_file=file.file_path) for file, vector in found]
         data, footer = encode_puffin(blobs)
         location = self._location(metadata, "data", "puffin")
-        self._files.create(location, data)
+        self.files.create(location, data)
         return tuple(
             content_file_of(
                 DataFile(
@@ -122,7 +122,7 @@ class FileMaker:
             snapshot_id=None,
         )
         location = self._location(metadata, "metadata", "avro")
-        self._files.create(location, encoded.data)
+        self.files.create(location, encoded.data)
         return WrittenManifest(
             manifest_path=location,
             manifest_length=len(encoded.data),
@@ -144,5 +144,5 @@ class FileMaker:
 
     def _stored(self, metadata: TableMetadata, encoded: tuple[bytes, Any]) -> ContentFile:
         data, file = encoded
-        self._files.create(file.file_path, data)
+        self.files.create(file.file_path, data)
         return content_file_of(file, metadata)

@@ -224,6 +224,7 @@ class RowMachine(RuleBasedStateMachine):
             for part, answer in self._parts(planned, outcome):
                 if isinstance(answer, Rejected):
                     self.model.refuse(part, answer)
+                    self.model.require_reason(part, answer, self.metadata)
                     continue
                 if made is not None and answer.snapshot_id != made:  # appends that share a snapshot come one by one
                     self._compare(made)

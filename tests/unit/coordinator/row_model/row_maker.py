@@ -51,9 +51,11 @@ class RowMaker:
         return choices.one_of(specs) if choices.number(0, 5) == 5 else view.metadata.default_spec
 
     @staticmethod
-    def equality_spec(view: View) -> PartitionSpec:
-        """An unpartitioned spec, whose equality deletes are for all rows, if the table has one."""
+    def equality_spec(view: View, choices: Choices) -> PartitionSpec:
+        """Mostly an unpartitioned spec, whose equality deletes are for all rows, if the table has one."""
         specs = view.metadata.partition_specs
+        if choices.number(0, 2) == 2:
+            return choices.one_of(specs)
         return next((spec for spec in specs if not spec.is_partitioned), view.metadata.default_spec)
 
     @staticmethod

@@ -58,6 +58,8 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True):
     changes: Callable[[TableModel, Committed], None] | None = None
     picks: Callable[[TableModel], int] | None = None
     """The snapshot that a cherry-pick picks, when its turn comes."""
+    may_change_rows: Callable[[TableMetadata, int], bool] | None = None
+    """Of a rewrite, whether the equality deletes of a head give a reason to refuse it."""
     refusals: frozenset[str] = frozenset()
     tolerates: frozenset[str] = frozenset()
 
@@ -205,6 +207,18 @@ class TableModel:
             f"{planned.kind} was refused by {outcome.rule}, with only {sorted({one.kind for one in since})} since it "
             f"was planned: {outcome.message}"
         )
+
+    def require_reason(self, planned: Planned, outcome: Rejected, metadata: TableMetadata) -> None:
+        """Check that a rewrite which equality deletes were in the way of would have changed something."""
+        head = self.head(planned.branch or MAIN_BRANCH)
+        if planned.may_change_rows is None or head is None or metadata.snapshot_by_id(head) is None:
+            return
+        winner = metadata.snapshot_by_id(outcome.conflicting_snapshot_id or 0)
+        summary = {} if winner is None else winner.summary or {}
+        by_key = "added-equality-deletes" in summary and "added-position-deletes" not in summary
+        if outcome.rule == "wrong-sequence-number" or (outcome.rule == "new-deletes" and by_key):
+            self.counts[planned.kind, f"{outcome.rule}, for a reason"] += 1
+            assert planned.may_change_rows(metadata, head), f"nothing would have changed: {outcome.message}"
 
     # -- what is read ------------------------------------------------------------------------------------------------
 

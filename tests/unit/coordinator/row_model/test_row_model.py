@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import run_state_machine_as_test
 
-from firn.model.outcome import Rejected
 from tests.unit.coordinator.row_model.machine import RowMachine
 from tests.unit.coordinator.row_model.planning import Choices
 
@@ -32,29 +31,54 @@ def test_every_commit_does_to_the_rows_what_its_statement_says(machine: type[Row
     run_state_machine_as_test(machine, settings=SAMPLE)
 
 
-@given(partitioned=st.just(value=True))  # the machine makes notes, which only Hypothesis takes
-@settings(max_examples=1, deadline=None)
-def test_a_compaction_over_several_specs_may_lose_to_equality_deletes_though_it_keeps_the_age(
-    partitioned: bool,
+BESIDE_A_REWRITE: Final = ("equality", "equality", "equality", "append", "merge_on_read", "update_spec")
+
+
+@pytest.mark.timeout(300)
+@given(partitioned=st.booleans(), v3=st.booleans(), data=st.data())
+@settings(max_examples=25, deadline=None, suppress_health_check=ANY_PACE)
+def test_rewrites_over_several_specs_are_refused_exactly_where_rows_would_change(
+    partitioned: bool, v3: bool, data: st.DataObject
 ) -> None:
-    """The model expects what the rules say; were all files of one spec, it would not hear of a refusal."""
-    machine = RowMachineV3()
-    least, keeps_age = Choices(lambda least, _: least), Choices(lambda least, most: int((least, most) == (0, 1)))
-    try:
-        machine.begin(least, partitioned=partitioned)
-        for kind, choices in (("update_spec", Choices(lambda _, most: most)), ("append", least)):
-            machine._plan(kind, choices)
+    """What is committed leaves the rows as they were; what equality deletes are in the way of would not have."""
+    _rewrite_beside_equality_deletes(partitioned, v3, data)
+
+
+@pytest.mark.long
+@given(partitioned=st.booleans(), v3=st.booleans(), data=st.data())
+@settings(max_examples=2000, deadline=None, suppress_health_check=ANY_PACE)
+def test_rewrites_over_several_specs_are_refused_exactly_where_rows_would_change_at_length(
+    partitioned: bool, v3: bool, data: st.DataObject
+) -> None:
+    _rewrite_beside_equality_deletes(partitioned, v3, data)
+
+
+def _rewrite_beside_equality_deletes(partitioned: bool, v3: bool, data: st.DataObject) -> None:
+    """Rewrites wait while others commit what they have planned."""
+    machine = RowMachineV3() if v3 else RowMachine()
+    choices = Choices(lambda least, most: data.draw(st.integers(least, most)))
+
+    def decide(kind: str) -> None:
+        machine._plan(kind, choices)
+        if machine.waiting:
             machine._submit([machine.waiting.pop()], "none", [])
-        machine._plan("equality", least)
-        machine._plan("compaction", keeps_age)
-        planned = [machine.waiting.pop(0), machine.waiting.pop(0)]
-        for one in planned:
-            machine._submit([one], "none", [])
-        refused = machine.decided[planned[1].intent.intent_id]
-        assert isinstance(refused, Rejected)
-        assert refused.rule == "new-deletes"
+
+    try:
+        machine.begin(choices, partitioned=partitioned)
+        for kind in ("update_spec", "append", "equality"):
+            decide(kind)
+        for _ in range(3):
+            machine._plan("compaction", choices)
+            rewrites, machine.waiting = machine.waiting, []
+            for kind in data.draw(st.lists(st.sampled_from(BESIDE_A_REWRITE), max_size=2)):
+                decide(kind)
+            if rewrites:
+                machine._submit(rewrites, "none", [])
     finally:
         machine.teardown()
+        for (kind, outcome), count in machine.model.counts.items():
+            if kind == "compaction":
+                event(f"compactions: {outcome}", count)
 
 
 @pytest.mark.long
