@@ -65,6 +65,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Size of a journal segment, decompressed, that is read."""
     dedupe_intents_max: int = 50_000
     """Decided intent ids kept in memory per table; older ones are looked up in the journal's checkpoints."""
+    ids_ahead_bytes_max: int = 16 * 1024 * 1024
+    """Memory per table for decided ids that say a later time than when they were queued, because a writer's clock is
+    ahead: eight bytes each until that time has come. Past it some are read again then, from the journal's checkpoints.
+    """
     dedupe_window_hours: int = 24
     """An intent whose id is older than this when it is queued is refused as too old."""
     clock_skew_minutes_max: int = 60

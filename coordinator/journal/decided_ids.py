@@ -4,73 +4,58 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Collection
+from collections.abc import Sequence
 from sys import getsizeof
 from typing import Final
 
 from firn.model.identifiers import intent_id_ms
 from firn.model.journal import Checkpoint, Segment
 
+TimedId = tuple[int, str]
+"""An intent's id behind the time that it says, in milliseconds since 1970."""
+
 _MASK: Final = (1 << 64) - 1
 
 
-class DecidedIds:
-    """Which intents may stand in the checkpoint at `location`.
+def timed_ids(checkpoint: Checkpoint) -> list[TimedId]:
+    """The ids that a checkpoint lists."""
+    return [(intent_id_ms(intent_id), intent_id) for intent_id, _, _ in checkpoint.intents]
+
+
+class ListedIds:
+    """Which intents may stand in one checkpoint, behind which is the one `before`, None for the first.
+
+    All of them were queued by `queued_ms`. Those that say a later time, because their writer's clock was ahead of the
+    queue's, are not among these (`firn.coordinator.journal.ids_ahead`), but in `len` and `newest_ms`, the latest time
+    that any of the checkpoint's ids says.
 
     Kept are 64 bits of Python's hash of each id, which is keyed anew in every process: one that is not there is taken
-    for one that is about never, and whoever reads the checkpoint finds out. `oldest_ms` and `newest_ms` are what the
-    ids say of the time when they were made: others need not be looked for.
+    for one that is about never, and whoever reads the checkpoint finds out.
     """
 
-    __slots__ = ("_hashes", "location", "newest_ms", "oldest_ms")
+    __slots__ = ("_count", "_hashes", "_oldest_ms", "before", "location", "memory", "newest_ms", "queued_ms")
 
-    def __init__(self, location: str, ids: Collection[str]) -> None:
-        self.location = location
-        times = [intent_id_ms(intent_id) for intent_id in ids]
-        self.oldest_ms = min(times, default=0)
-        self.newest_ms = max(times, default=-1)
-        self._hashes = array("Q", sorted(hash(intent_id) & _MASK for intent_id in ids))
+    def __init__(self, segment: Segment, timed: Sequence[TimedId], *, queued_ms: int) -> None:
+        self.location = segment.location
+        self.before = segment.batch.previous_checkpoint
+        self.queued_ms = queued_ms
+        self._count = len(timed)
+        times = [made_ms for made_ms, _ in timed]
+        self._oldest_ms, self.newest_ms = min(times, default=0), max(times, default=-1)
+        self._hashes = array(
+            "Q", sorted(hash(intent_id) & _MASK for made_ms, intent_id in timed if made_ms <= queued_ms)
+        )
+        self.memory = getsizeof(self) + getsizeof(self._hashes) + getsizeof(self.location)
+        """Bytes that these take."""
 
     def __len__(self) -> int:
-        return len(self._hashes)
+        """How many ids the checkpoint lists."""
+        return self._count
 
     def lists(self, intent_id: str, made_ms: int) -> bool:
         """Whether an id, made then, is among these."""
-        if not self.oldest_ms <= made_ms <= self.newest_ms:
+        if not self._oldest_ms <= made_ms <= self.queued_ms:
             return False
         key = hash(intent_id) & _MASK
         at = bisect_left(self._hashes, key)
         return at < len(self._hashes) and self._hashes[at] == key
-
-    @property
-    def memory(self) -> int:
-        """Bytes that these take."""
-        return getsizeof(self) + getsizeof(self._hashes) + getsizeof(self.location)
-
-
-class ListedIds(DecidedIds):
-    """All ids of one checkpoint, behind which is the one `before`, None for the first.
-
-    All of them were queued by `queued_ms`. `ahead` are those that say a later time, because their writer's clock was
-    ahead of the queue's: None in most checkpoints.
-    """
-
-    __slots__ = ("ahead", "before", "queued_ms")
-
-    def __init__(self, segment: Segment, checkpoint: Checkpoint) -> None:
-        super().__init__(segment.location, [intent_id for intent_id, _, _ in checkpoint.intents])
-        self.before = segment.batch.previous_checkpoint
-        self.queued_ms = checkpoint.newest_entry_ms
-        self.ahead = ids_ahead(segment, checkpoint) if self.newest_ms > self.queued_ms else None
-
-    @property
-    def memory(self) -> int:
-        """Bytes that these take."""
-        return super().memory + (0 if self.ahead is None else self.ahead.memory)
-
-
-def ids_ahead(segment: Segment, checkpoint: Checkpoint) -> DecidedIds | None:
-    """Of the ids of a checkpoint those that say a later time than when the last of them was queued, if any does."""
-    queued_ms = checkpoint.newest_entry_ms
-    ahead = [intent_id for intent_id, _, _ in checkpoint.intents if intent_id_ms(intent_id) > queued_ms]
-    return DecidedIds(segment.location, ahead) if ahead else None

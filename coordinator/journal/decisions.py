@@ -3,19 +3,21 @@
 Memory holds the intents that were decided since the last checkpoint, and of the `Limits.dedupe_intents_max` before
 them in which checkpoint they stand. For an older one the journal's checkpoints are read backwards, but only when the id
 itself is older than what memory has let go. A new intent's is not, also when other writers' clocks are ahead: the ids
-that say a later time than when they were queued stay in memory until that time has come. So in normal work no file is
-read. Nothing is ever forgotten: a duplicate gets its first outcome, however late it comes.
+that say a later time than when they were queued stay known until that time has come (see `ids_ahead`). So in normal
+work no file is read. Nothing is ever forgotten: a duplicate gets its first outcome, however late it comes.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Final
 
 import msgspec
 
-from firn.coordinator.journal.decided_ids import DecidedIds, ListedIds, ids_ahead
+from firn.coordinator.journal.decided_ids import ListedIds, timed_ids
+from firn.coordinator.journal.ids_ahead import IdsAhead
 from firn.coordinator.journal.landmarks import LANDMARKS_MAX, Landmarks, landmarks_of
 from firn.model.errors import CorruptFile
 from firn.model.identifiers import intent_id_ms
@@ -69,8 +71,9 @@ class Decisions:
         """What was decided since the last checkpoint."""
         self._older: deque[ListedIds] = deque()
         """What the checkpoints before that list, oldest first."""
-        self._ahead: list[DecidedIds] = []
-        """Of the ids that memory has let go those that say a later time than `_forgotten_ms`."""
+        self._ahead = self._none_ahead()
+        """Of the ids that checkpoints list those that say a later time than when they were queued: all of those in
+        `_older`, and of those before them all that say a later time than `_forgotten_ms`, too."""
         self._forgotten_ms = -1
         """No other id that memory has let go says a later time."""
         self._listed_ms = -1
@@ -112,17 +115,17 @@ class Decisions:
 
     def _restore(self, segment: Segment, checkpoint: Checkpoint) -> None:
         """Start from a checkpoint: its own ids, then older ones until memory has its share."""
-        chain = [(segment, checkpoint)]
+        read = [(segment, checkpoint)]
         count = len(checkpoint.intents)
         previous = segment.batch.previous_checkpoint
         while previous is not None and count < self._limits.dedupe_intents_max:
             older = self._read_checkpoint(previous)
-            chain.append(older)
+            read.append(older)
             count += len(older[1].intents)
             previous = older[0].batch.previous_checkpoint
         if previous is not None:
-            self._forgotten_ms = self._listed_ms = self._newest_before(chain[-1][1])
-        for part, record in reversed(chain):
+            self._forgotten_ms = self._listed_ms = self._newest_before(read[-1][1])
+        for part, record in reversed(read):
             self._remember_listed(part, record)
             self.newest_entry_ms = max(self.newest_entry_ms, record.newest_entry_ms)
             self.last_checkpoint = part.location
@@ -149,6 +152,7 @@ class Decisions:
         if segment.checkpoint is not None:
             if segment.batch.renamed_from is not None:
                 self._writers.update(segment.checkpoint.writers)
+            self.newest_entry_ms = max(self.newest_entry_ms, segment.checkpoint.newest_entry_ms)
             self._remember_listed(segment, segment.checkpoint)
             self.last_checkpoint = segment.location
             self._recent = {}
@@ -175,19 +179,28 @@ class Decisions:
             newest_entry_ms=max(checkpoint.newest_entry_ms, self.newest_entry_ms),
         )
 
+    def _none_ahead(self) -> IdsAhead:
+        return IdsAhead(
+            bytes_max=self._limits.ids_ahead_bytes_max,
+            read=lambda location: timed_ids(self._read_checkpoint(location)[1]),
+        )
+
     def _remember_listed(self, segment: Segment, checkpoint: Checkpoint) -> None:
         """Keep the ids of a checkpoint, the newest; old ones go when there are too many."""
-        ids = ListedIds(segment, checkpoint)
+        queued_ms = max(checkpoint.newest_entry_ms, self._older[-1].queued_ms if self._older else -1)
+        timed = timed_ids(checkpoint)
+        ids = ListedIds(segment, timed, queued_ms=queued_ms)
         self._older.append(ids)
         self._listed_ms = max(self._listed_ms, ids.newest_ms)
+        if ids.newest_ms > queued_ms:
+            self._ahead.add(ids.location, [one for one in timed if one[0] > queued_ms])
         while len(self._older) > 1 and sum(map(len, self._older)) > self._limits.dedupe_intents_max:
             self._forget_oldest()
 
     def _forget_oldest(self) -> None:
-        ids = self._older.popleft()
-        self._forgotten_ms = max(self._forgotten_ms, ids.queued_ms)
-        ahead = self._ahead if ids.ahead is None else [*self._ahead, ids.ahead]
-        self._ahead = [some for some in ahead if some.newest_ms > self._forgotten_ms]
+        queued_ms = self._older.popleft().queued_ms
+        self._forgotten_ms = max(self._forgotten_ms, queued_ms)
+        self._ahead.let_go(queued_ms)
 
     def _newest_before(self, checkpoint: Checkpoint) -> int:
         """The latest time that an id can say which was decided before those that the checkpoint lists.
@@ -203,11 +216,12 @@ class Decisions:
         """Keep no more ids than intents of one time may have: a repeat of an older one is found by reading."""
         while len(self._older) > CHECKPOINTS_KEPT_MIN:
             self._forget_oldest()
+        self._ahead.make_small()
 
     @property
     def memory(self) -> int:
         """Bytes that the ids take, about."""
-        return len(self._recent) * RECENT_BYTES + sum(ids.memory for ids in (*self._older, *self._ahead))
+        return len(self._recent) * RECENT_BYTES + sum(ids.memory for ids in self._older) + self._ahead.memory
 
     def _listed_at(self, location: str) -> dict[str, Known]:
         """What a checkpoint lists. The last one is at hand until the next segment: repeats come together."""
@@ -240,12 +254,19 @@ class Decisions:
         if intent_id in self._recent:
             return False
         made_ms = intent_id_ms(intent_id)
-        return made_ms > self._listed_ms or (made_ms > self._forgotten_ms and not self._lists(intent_id, made_ms))
-
-    def _lists(self, intent_id: str, made_ms: int) -> bool:
-        return any(ids.lists(intent_id, made_ms) for ids in self._older) or any(
-            ids.lists(intent_id, made_ms) for ids in self._ahead
+        return made_ms > self._listed_ms or (
+            made_ms > self._forgotten_ms
+            and next(self._older_places_of(intent_id, made_ms), None) is None
+            and self._ahead.is_new(intent_id, made_ms)
         )
+
+    def _older_places_of(self, intent_id: str, made_ms: int) -> Iterator[str]:
+        """The checkpoints that memory knows of and that may list an id, but for those that list it as one ahead."""
+        for ids in reversed(self._older):
+            if ids.queued_ms < made_ms:
+                return  # so are all before it
+            if ids.lists(intent_id, made_ms):
+                yield ids.location
 
     def find(self, intent_id: str) -> Known | None:
         """Where the intent was decided, None if it was not. May read checkpoints: call it off the event loop."""
@@ -255,29 +276,32 @@ class Decisions:
         made_ms = intent_id_ms(intent_id)
         if made_ms > self._listed_ms:
             return None
-        for ids in (*reversed(self._older), *self._ahead):
-            known = self._listed_at(ids.location).get(intent_id) if ids.lists(intent_id, made_ms) else None
+        for location in chain(self._older_places_of(intent_id, made_ms), self._ahead.places_of(intent_id, made_ms)):
+            known = self._listed_at(location).get(intent_id)
             if known is not None:
                 return known
-        return None if made_ms > self._forgotten_ms else self._look_back(intent_id, made_ms)
+        if not self._ahead.covers(made_ms):
+            return self._look_back(intent_id, made_ms, self.last_checkpoint)
+        if made_ms > self._forgotten_ms:
+            return None
+        return self._look_back(intent_id, made_ms, self._older[0].before if self._older else self.last_checkpoint)
 
-    def _look_back(self, intent_id: str, made_ms: int) -> Known | None:
-        """As `find`, behind what memory knows of.
+    def _look_back(self, intent_id: str, made_ms: int, location: str | None) -> Known | None:
+        """As `find`, in the checkpoint at `location` and those before it.
 
         Where that took longer than it should, as where it is not known how far ahead the clocks of writers were, memory
         knows afterwards what it has to know of what was read, so that it need not be read again for others.
         """
-        location = self._older[0].before if self._older else self.last_checkpoint
         rest_ms = queued_ms = -1
-        ahead: list[DecidedIds] = []
+        ahead = self._none_ahead()
         while location is not None:
             segment, checkpoint = self._read_checkpoint(location)
             for found, digest, index in checkpoint.intents:
                 if found == intent_id:
                     return Known(digest, checkpoint.segments[index])
             queued_ms = max(queued_ms, checkpoint.newest_entry_ms)
-            some = ids_ahead(segment, checkpoint)
-            ahead += () if some is None else (some,)
+            if queued_ms < self._forgotten_ms:
+                ahead.add(location, [one for one in timed_ids(checkpoint) if queued_ms < one[0] <= self._forgotten_ms])
             rest_ms = self._newest_before(checkpoint)
             if rest_ms < made_ms - LOOK_BEHIND_MS or (rest_ms < made_ms and checkpoint.older_id_ms is not None):
                 break  # everything from here back was made before this intent
@@ -286,7 +310,7 @@ class Decisions:
             rest_ms = -1
         if max(rest_ms, queued_ms) < self._forgotten_ms:
             self._forgotten_ms = max(rest_ms, queued_ms)
-            self._ahead = [some for some in ahead if some.newest_ms > self._forgotten_ms]
+            self._ahead.absorb(ahead)
         return None
 
     def _landmark_before(self, key: str) -> Landmark | None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 from hypothesis import given, settings
-from hypothesis.strategies import data, integers, permutations
+from hypothesis.strategies import booleans, data, integers, permutations, sampled_from
 
 from firn.coordinator.journal import decisions
 from firn.coordinator.journal.decisions import Decisions
@@ -166,7 +166,55 @@ def test_ids_ahead_are_let_go_when_their_time_has_come():
     journal = Journal(limits=Limits(dedupe_intents_max=20))
     for at in range(1, 400):
         journal.decide([id_at(at * 60_000, at), id_at((at + 30) * 60_000, at)], entry_ms=at * 60_000)
-    assert sum(map(len, journal.folded._ahead)) < 40
+    assert 0 < len(journal.folded._ahead) < 40
+
+
+def test_past_the_bound_of_ids_ahead_their_checkpoints_are_read_again_once_and_all_are_found():
+    """A writer that is half an hour ahead, and room for its ids of some minutes."""
+    journal = Journal(limits=Limits(dedupe_intents_max=20, ids_ahead_bytes_max=60_000))
+    ahead: list[str] = []
+    for at in range(1, 60):
+        for _ in range(4):
+            some = [id_at((at + 30) * 60_000, len(ahead) + number) for number in range(100)]
+            journal.decide([*some, id_at(at * 60_000, 50_000 + len(ahead))], entry_ms=at * 60_000)
+            ahead += some
+    journal.files.seen.clear()
+    for at in range(59, 89):
+        now = [id_at(at * 60_000, 90_000 + number) for number in range(20)]
+        assert [journal.folded.find(one) for one in now] == [None] * 20
+        assert all(journal.folded.is_new(one) for one in now)
+    assert len(journal.files.seen) == len(set(journal.files.seen)) > 10
+    assert journal.folded._ahead.memory <= 60_000
+    assert [one for one in ahead[::100] if journal.folded.is_new(one) or journal.folded.find(one) is None] == []
+
+
+def test_a_clock_of_the_queue_that_went_back_in_the_journal_hides_nothing():
+    """As a rename left it: a checkpoint that was told of later entries than those after it."""
+    journal = Journal(limits=Limits())
+    late = [id_at(900_000, number) for number in range(8)]
+    for at in range(0, 8, 2):
+        journal.decide(late[at : at + 2], entry_ms=1_000_000)
+    journal.folded.newest_entry_ms = 0
+    for at in range(4):
+        journal.decide([id_at(500_000, 100 + at)], entry_ms=600_000)
+    for folded in (journal.folded, journal.opened()):
+        folded.catch_up(journal.folded.head)
+        assert [one for one in late if folded.is_new(one) or folded.find(one) is None] == []
+
+
+def test_a_fold_of_a_renamed_table_knows_when_the_last_was_queued():
+    """It says so in its next checkpoint, for whoever opens the journal."""
+    journal, _ = journal_of(8)
+    target = Journal(limits=Limits(), table="/warehouse/db/renamed")
+    arriving = target.segment([id_at(1)])
+    checkpoint = journal.folded.handed_over(target.folded.checkpoint_with((), location=arriving.location))
+    batch = msgspec.structs.replace(arriving.batch, renamed_from="db.events")
+    arriving = msgspec.structs.replace(arriving, batch=batch, checkpoint=checkpoint)
+    target.files.create(arriving.location, pack_segment(arriving))
+    target.folded.add(arriving)
+    opened = target.opened()
+    opened.catch_up(arriving.location)
+    assert opened.newest_entry_ms == target.folded.newest_entry_ms == 4 * HOUR_MS
 
 
 def without_times_of_older_ids(journal: Journal) -> None:
@@ -197,18 +245,28 @@ def test_a_journal_of_an_older_version_is_looked_back_into_once():
 @settings(max_examples=150, deadline=None)
 @given(data())
 def test_whatever_clocks_say_nothing_is_taken_for_new_that_was_decided(data):
-    """Clocks ahead and behind, folds opened anew, made small, of either version's journal: against a plain set."""
-    journal = Journal(limits=Limits(dedupe_intents_max=data.draw(integers(1, 40)), clock_skew_minutes_max=2))
+    """Clocks ahead and behind, folds opened anew, made small, with little room: against a plain set.
+
+    Either in the journal of an older version, where no id is known to be further ahead than the limit. Or in one where
+    some are by days, which is refused and on record, and where the queue's clock went back.
+    """
+    is_old = data.draw(booleans())
+    room = data.draw(sampled_from([0, 700, 2_000, 1_000_000]))
+    journal = Journal(
+        limits=Limits(dedupe_intents_max=data.draw(integers(1, 40)), clock_skew_minutes_max=2, ids_ahead_bytes_max=room)
+    )
     decided: list[str] = []
-    now_ms, numbers = 600_000, itertools.count()
+    now_ms, behind_ms, numbers = 600_000, 0, itertools.count()
 
     def made() -> str:
-        return id_at(now_ms + data.draw(integers(-150_000, 120_000)), next(numbers))
+        ahead_ms = data.draw(integers(-150_000, 120_000))
+        is_far = not is_old and data.draw(integers(0, 5)) == 5
+        return id_at(now_ms + ahead_ms * (2_000 if is_far and ahead_ms > 0 else 1), next(numbers))
 
     for _ in range(data.draw(integers(1, 60))):
         now_ms += data.draw(integers(0, 60_000))
         ids = [made() for _ in range(data.draw(integers(1, 3)))]
-        journal.decide(ids, entry_ms=now_ms)
+        journal.decide(ids, entry_ms=now_ms - behind_ms)
         decided += ids
         match data.draw(integers(0, 12)):
             case 0:
@@ -216,8 +274,11 @@ def test_whatever_clocks_say_nothing_is_taken_for_new_that_was_decided(data):
                 journal.folded.catch_up(head)
             case 1:
                 journal.folded.make_small()
-            case 2:
+            case 2 if is_old:
                 without_times_of_older_ids(journal)
+            case 2:
+                behind_ms = data.draw(integers(0, 300_000))
+                journal.folded.newest_entry_ms = 0
             case 3:
                 assert journal.folded.find(made()) is None
             case _:
