@@ -162,6 +162,33 @@ def test_a_clock_that_is_ahead_makes_nobody_else_look_back(reopened):
     assert [one for one in ahead if folded.find(one) is None] == []
 
 
+@pytest.mark.parametrize("reopened", [False, True])
+def test_ids_of_the_millisecond_in_which_the_last_was_queued_are_found(reopened):
+    """Those of the next count as ahead, and none falls between."""
+    journal = Journal(limits=Limits(dedupe_intents_max=20))
+    ids = []
+    for at in range(60):
+        some = [id_at(at * 1_000 + beside, 10 * at + number) for number, beside in enumerate((-1, 0, 0, 1, 1, 2))]
+        journal.decide(some, entry_ms=at * 1_000)
+        ids += some
+    folded = journal.folded
+    if reopened:
+        folded = journal.opened()
+        folded.catch_up(journal.folded.head)
+    assert [one for one in ids if folded.is_new(one) or folded.find(one) is None] == []
+
+
+def test_made_small_it_puts_ids_ahead_away_and_finds_all():
+    journal = Journal(limits=Limits(dedupe_intents_max=20, ids_ahead_bytes_max=100_000))
+    ids = [id_at((31 + number // 100) * 60_000, number) for number in range(3_000)]
+    for at in range(0, 3_000, 50):
+        journal.decide(ids[at : at + 50], entry_ms=60_000)
+    before = journal.folded.memory
+    journal.folded.make_small()
+    assert journal.folded.memory < before - 8 * 1_000
+    assert [one for one in ids[::50] if journal.folded.is_new(one) or journal.folded.find(one) is None] == []
+
+
 def test_ids_ahead_are_let_go_when_their_time_has_come():
     journal = Journal(limits=Limits(dedupe_intents_max=20))
     for at in range(1, 400):

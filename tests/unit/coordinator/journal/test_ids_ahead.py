@@ -6,6 +6,7 @@ import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
+import pytest
 from hypothesis import given, settings
 from hypothesis.strategies import integers, lists, sampled_from, tuples
 
@@ -175,6 +176,10 @@ def test_where_there_is_no_room_for_names_the_latest_are_not_known_and_said_so()
     checkpoints.assert_finds_all()
     assert all(list(checkpoints.kept.places_of(one, made_ms)) for made_ms, one in soon)
     assert new_at(checkpoints.kept, MINUTE_MS)
+    other = IdsAhead(bytes_max=20_000, read=checkpoints._read)
+    other.add("/elsewhere", [timed(years_ms + 999 * MINUTE_MS)])
+    checkpoints.kept.absorb(other)
+    assert not new_at(checkpoints.kept, years_ms + 999 * MINUTE_MS)
 
 
 def test_small_it_keeps_what_was_used_last():
@@ -189,16 +194,22 @@ def test_small_it_keeps_what_was_used_last():
     checkpoints.assert_finds_all()
 
 
-def test_what_another_knows_is_taken_over_with_its_checkpoints():
-    checkpoints, older = Checkpoints(), Checkpoints()
-    older.add_minutes(1, 2, 2)
-    older.listed = {location.replace("/db/", "/other/"): ids for location, ids in older.listed.items()}
-    older.kept = IdsAhead(bytes_max=ROOM, read=older._read)
-    for location, ids in older.listed.items():
-        older.kept.add(location, ids)
+@pytest.mark.parametrize("away", [False, True])
+def test_what_another_knows_is_taken_over_with_its_checkpoints(away):
+    checkpoints = Checkpoints()
+    checkpoints.add_minutes(1, 2, 2)
+    older = checkpoints.kept
+    if away:
+        older = IdsAhead(bytes_max=4_000, read=checkpoints._read)
+        for location, ids in checkpoints.listed.items():
+            older.add(location, ids)
+        assert len(older) == 0
+    checkpoints.kept = IdsAhead(bytes_max=ROOM, read=checkpoints._read)
     checkpoints.add_minutes(2, 3)
-    checkpoints.kept.absorb(older.kept)
-    for location, (made_ms, one) in (*checkpoints.all(), *older.all()):
+    checkpoints.kept.absorb(older)
+    assert new_at(checkpoints.kept, 2 * MINUTE_MS) != away
+    checkpoints.assert_finds_all()
+    for location, (made_ms, one) in checkpoints.all():
         assert list(checkpoints.kept.places_of(one, made_ms)) == [location]
     assert new_at(checkpoints.kept, 2 * MINUTE_MS)
 
