@@ -19,25 +19,33 @@ SEGMENTS_MAX: Final = 20_000
 SLACK_MS: Final = 10 * 60_000
 """How far the clocks of daemons may be apart."""
 
+REFUSED_AHEAD_MS: Final = 24 * 3_600_000
+"""How far ahead the clock of an intent that was refused may have been, as by a wrong time zone."""
+
 
 def find_decision(
     journal: JournalFiles, head: str | None, intent_id: str, *, skew_ms: int
 ) -> tuple[Segment, Decided] | None:
     """The decision on an intent. `skew_ms` is how far its own clock may have been ahead.
 
-    Raises what reading a segment raises.
+    One that was further ahead was refused because of it, and that is on record, too: it is found if it was ahead by a
+    day at most, or is so even now, or if a checkpoint lists it. Raises what reading a segment raises.
     """
-    earliest_ms = intent_id_ms(intent_id) - skew_ms - SLACK_MS
+    made_ms = intent_id_ms(intent_id)
+    earliest_ms: int | None = None
     location = head
     while location is not None:
         segment = journal.read(location)
         found = _decision_in(segment, intent_id)
         if found is not None:
             return segment, found
+        if earliest_ms is None:
+            is_far = made_ms - skew_ms - SLACK_MS > segment.batch.timestamp_ms
+            earliest_ms = 0 if is_far else made_ms - max(skew_ms, REFUSED_AHEAD_MS) - SLACK_MS
         if segment.batch.timestamp_ms < earliest_ms:
             return None
         if segment.checkpoint is not None:
-            return _by_checkpoints(journal, segment, intent_id, earliest_ms=earliest_ms)
+            return _by_checkpoints(journal, segment, intent_id, earliest_ms=made_ms - skew_ms - SLACK_MS)
         location = segment.batch.previous_segment
     return None
 
@@ -45,13 +53,17 @@ def find_decision(
 def _by_checkpoints(
     journal: JournalFiles, segment: Segment, intent_id: str, *, earliest_ms: int
 ) -> tuple[Segment, Decided] | None:
-    while segment.checkpoint is not None and segment.checkpoint.newest_entry_ms >= earliest_ms:
+    """As `find_decision`, from a segment with a checkpoint on; `earliest_ms` is for those of older versions."""
+    made_ms = intent_id_ms(intent_id)
+    while segment.checkpoint is not None:
         for known, _, index in segment.checkpoint.intents:
             if known == intent_id:
                 holder = journal.read(segment.checkpoint.segments[index])
                 found = _decision_in(holder, intent_id)
                 return None if found is None else (holder, found)
-        if segment.batch.previous_checkpoint is None:
+        older_ms = segment.checkpoint.older_id_ms
+        is_over = segment.checkpoint.newest_entry_ms < earliest_ms if older_ms is None else older_ms < made_ms
+        if is_over or segment.batch.previous_checkpoint is None:
             return None
         segment = journal.read(segment.batch.previous_checkpoint)
     return None

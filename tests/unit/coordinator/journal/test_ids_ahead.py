@@ -160,6 +160,7 @@ def test_a_minute_that_has_more_ids_than_there_is_room_for_is_known_by_its_check
     assert not new_at(checkpoints.kept, MINUTE_MS)
     checkpoints.assert_finds_all()
     assert checkpoints.kept.memory <= 20_000
+    assert not checkpoints.reads  # each intent would read all of them in vain
 
 
 def test_where_there_is_no_room_for_names_the_latest_are_not_known_and_said_so():
