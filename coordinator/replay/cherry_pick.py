@@ -8,7 +8,7 @@ import msgspec
 
 from firn.coordinator.replay import rules
 from firn.coordinator.replay.decision import Applied
-from firn.coordinator.replay.delete_rules import may_apply
+from firn.coordinator.replay.delete_rules import is_for
 from firn.coordinator.replay.file_change import FileChange, apply_change
 from firn.coordinator.replay.files_rules import require_live, require_not_live
 from firn.coordinator.replay.refs_rules import head_of, require_snapshot
@@ -161,6 +161,7 @@ def require_unchanged_partitions(working: Working, branch: str, picked: Snapshot
     (`changed-partition`), and rows that come back because they were deleted after it read them (`new-deletes`).
     """
     assert working.metadata is not None
+    specs = {spec.spec_id: spec for spec in working.metadata.partition_specs}
     replaced = TouchedPartitions(working.metadata, (*changes.added, *changes.removed))
     for snapshot in _since(working, branch, picked):
         for manifest in made_by(snapshot, working.manifests_of(snapshot)):
@@ -176,12 +177,12 @@ def require_unchanged_partitions(working: Working, branch: str, picked: Snapshot
                         winner=snapshot,
                         base=picked.parent_snapshot_id,
                     )
-                hit = [d.file_path for d in changes.removed if manifest.content == "deletes" and may_apply(file, d)]
-                if hit:
+                reached = [d for d in changes.removed if manifest.content == "deletes" and is_for(file, d, specs)]
+                if reached:
                     rules.NEW_DELETES.refuse(
                         f"snapshot {snapshot.snapshot_id} deleted rows with {file.file_path} from partitions that "
                         f"snapshot {picked.snapshot_id} replaces",
-                        files=hit,
+                        files=[one.file_path for one in reached],
                         winner=snapshot,
                         base=picked.parent_snapshot_id,
                     )

@@ -13,7 +13,7 @@ from firn.coordinator.replay.live_entries import entries_of
 from firn.coordinator.replay.window import added_data, added_deletes, removed_data
 from firn.coordinator.replay.working import Working
 from firn.model.datafile import DataFile
-from firn.model.delete_index import DeleteIndex, PartitionKey, partition_key, referenced_data_file
+from firn.model.delete_index import DeleteIndex, PartitionKey, equality_scope, partition_key, referenced_data_file
 from firn.model.manifest import ManifestEntry
 from firn.model.snapshot import Snapshot
 
@@ -100,9 +100,10 @@ class WindowDeletes:
                 self._of_file.setdefault(path, []).append(file)
             else:
                 self._of_partition.setdefault(partition_key(file.spec_id, file.partition), []).append(file)
+        self._specs = {spec.spec_id: spec for spec in working.metadata.partition_specs}
         self._equality = DeleteIndex(
             (entry for _, entry in self._equality_deletes),
-            specs={spec.spec_id: spec for spec in working.metadata.partition_specs},
+            specs=self._specs,
             schemas=(working.metadata.current_schema, *working.metadata.schemas),
         )
 
@@ -122,7 +123,7 @@ class WindowDeletes:
             file
             for file in self._all
             if partition_key(file.spec_id, file.partition) == key
-            or (file.content == "equality-deletes" and not file.partition)
+            or (file.content == "equality-deletes" and equality_scope(file, self._specs) is None)
         ]
 
     def equality_deletes(self) -> Sequence[tuple[Snapshot, ManifestEntry]]:

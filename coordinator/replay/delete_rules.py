@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-
-import msgspec
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from firn.coordinator.replay import rules
 from firn.coordinator.replay.files_rules import require_allowed
@@ -12,11 +10,12 @@ from firn.coordinator.replay.live_deletes import DeleteKey, LiveDeletes, delete_
 from firn.coordinator.replay.working import Working
 from firn.model.content_file import bind_content_file
 from firn.model.datafile import DataFile
-from firn.model.delete_index import partition_key, referenced_data_file
+from firn.model.delete_index import PartitionKey, equality_scope, partition_key, referenced_data_file
 from firn.model.errors import InvalidIntent
 from firn.model.intent import ContentFile
 from firn.model.metadata import TableMetadata
 from firn.model.operations.files import DeleteFileRef
+from firn.model.partitioning import PartitionSpec
 
 
 def bind_deletes(working: Working, files: Sequence[ContentFile], *, where: str) -> list[DataFile]:
@@ -117,39 +116,23 @@ def require_same_partition(deletes: Iterable[DataFile], data: Iterable[DataFile]
             )
 
 
-def require_no_lost_deletes(
-    working: Working,
-    branch: str,
-    removed: Collection[DeleteKey],
-    *,
-    added: Sequence[DataFile],
-    removed_data: Collection[str],
-) -> None:
-    """Refuse to remove position deletes of a data file that stays, when nothing is added that can stand for them.
-
-    Prevents: deleted rows coming back.
-    """
-    head, index = working.head(branch), working.deletes(branch)
-    gone = frozenset(removed_data)
-    positions = [file for file in added if file.content == "position-deletes"]
-    for key in removed:
-        live = index.get(key)
-        path = None if live is None else referenced_data_file(live.file)
-        if path is None or path in gone or path not in head.live:
-            continue
-        assert live is not None
-        if not any(may_apply(file, msgspec.structs.replace(live.file, file_path=path)) for file in positions):
-            rules.LOST_DELETES.refuse(
-                f"{key[0]} deletes rows of {path}, which stays, and nothing is added in its place",
-                files=(key[0], path),
-            )
-
-
 def may_apply(delete: DataFile, data: DataFile) -> bool:
-    """Whether a delete file newer than the data file can delete rows of it (scope only, not sequence numbers)."""
+    """Whether position deletes newer than the data file can be for it (scope only, not sequence numbers)."""
     path = referenced_data_file(delete)
     if path is not None:
         return path == data.file_path
-    if delete.content == "equality-deletes" and not delete.partition:
-        return True
     return partition_key(delete.spec_id, delete.partition) == partition_key(data.spec_id, data.partition)
+
+
+def is_for(delete: DataFile, data: DataFile, specs: Mapping[int, PartitionSpec]) -> bool:
+    """As `may_apply`, of deletes of any kind."""
+    if delete.content != "equality-deletes":
+        return may_apply(delete, data)
+    return equality_scope(delete, specs) in {None, partition_key(data.spec_id, data.partition)}
+
+
+def delete_scope(delete: DataFile, specs: Mapping[int, PartitionSpec]) -> PartitionKey | None:
+    """The partition that a delete file is for; None for equality deletes of the whole table."""
+    if delete.content == "equality-deletes":
+        return equality_scope(delete, specs)
+    return partition_key(delete.spec_id, delete.partition)

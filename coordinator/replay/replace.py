@@ -11,14 +11,15 @@ from firn.coordinator.replay.delete_rules import (
     bind_deletes,
     require_deletes_live,
     require_deletes_not_live,
-    require_no_lost_deletes,
     require_same_partition,
 )
+from firn.coordinator.replay.deleted_positions import DeletedPositions
 from firn.coordinator.replay.equality_reach import require_same_reach
 from firn.coordinator.replay.file_change import FileChange, apply_change
 from firn.coordinator.replay.files_rules import bind_added, require_live, require_not_live
 from firn.coordinator.replay.live_deletes import DeleteKey, LiveDeletes, delete_key
 from firn.coordinator.replay.live_entries import entries_of
+from firn.coordinator.replay.lost_deletes import require_no_lost_deletes, require_no_wider_deletes
 from firn.coordinator.replay.window import window
 from firn.coordinator.replay.working import Working
 from firn.model.datafile import DataFile
@@ -135,7 +136,12 @@ def require_deletes_fit(
         rules.INVALID_DELETE_FILE.refuse(f"{outlived[0]} is removed, and given deletes", files=outlived)
     require_same_partition(named.values(), (e.data_file for e in entries_of(working, intent.branch, list(named))))
     _require_whole_vectors(working, intent, named, removed)
-    require_no_lost_deletes(working, intent.branch, removed, added=added, removed_data=intent.removed_data_files)
+    index = working.deletes(intent.branch)
+    require_no_wider_deletes(working, added, [live.file for key in removed if (live := index.get(key)) is not None])
+    require_no_lost_deletes(
+        working, intent.branch, removed, added=added, removed_data=intent.removed_data_files,
+        positions=DeletedPositions(working),
+    )  # fmt: skip
 
 
 def _require_whole_vectors(

@@ -19,7 +19,6 @@ from firn.coordinator.replay.delete_rules import (
     may_apply,
     require_deletes_live,
     require_deletes_not_live,
-    require_no_lost_deletes,
     require_same_partition,
 )
 from firn.coordinator.replay.deleted_positions import DeletedPositions
@@ -27,6 +26,7 @@ from firn.coordinator.replay.file_change import FileChange, apply_change
 from firn.coordinator.replay.file_filter import FileFilter
 from firn.coordinator.replay.files_rules import bind_added, require_live, require_not_live
 from firn.coordinator.replay.live_entries import entries_of
+from firn.coordinator.replay.lost_deletes import require_no_lost_deletes
 from firn.coordinator.replay.row_conflicts import require_rows_untouched
 from firn.coordinator.replay.vector_merge import draft_merged, plan_vectors, superseded_deletes
 from firn.coordinator.replay.window import removed_data, window
@@ -82,7 +82,9 @@ def row_delta(working: Working, intent: RowDelta) -> Applied:
     plan = plan_vectors(working, intent, vectors, came=came, positions=positions)
     superseded = superseded_deletes(working, intent, {path for file in deletes if (path := referenced_data_file(file))})
     removed = require_deletes_live(index, intent.removed_delete_files, superseded=superseded, base=base)
-    require_no_lost_deletes(working, intent.branch, removed, added=deletes, removed_data=intent.removed_data_files)
+    require_no_lost_deletes(
+        working, intent.branch, removed, added=deletes, removed_data=intent.removed_data_files, positions=positions
+    )
     change = FileChange(
         added_data=bound.data,
         added_deletes=[*others, *plan.kept, *draft_merged(working, plan.merged)],
