@@ -9,8 +9,9 @@ from typing import Any, Final
 import msgspec
 
 from firn.coordinator.cli.exits import EXIT_NO, EXIT_OK, EXIT_UNAVAILABLE
-from firn.coordinator.cli.output import Column
+from firn.coordinator.cli.output import Column, complain
 from firn.coordinator.cli.reach import Reach
+from firn.coordinator.cli.text import one_line, shown
 from firn.coordinator.client import Answer, AsyncClient, Unknown
 from firn.model.intent import OPERATIONS, Intent
 from firn.model.outcome import Committed, Outcome, Rejected
@@ -73,6 +74,16 @@ def answer_row(answer: Answer, intent: Intent | None) -> tuple[object, ...]:
             )  # fmt: skip
         case Unknown():
             return ("unknown", operation, answer.table, answer.intent_id, "-", "-", advice(answer))
+
+
+def complain_of(answer: Answer) -> None:
+    """Say why an answer is no commit, and where there is more about it; nothing of a commit."""
+    match answer:
+        case Rejected():
+            complain(f"firn: rejected: {one_line(reason(answer))}")
+            complain(f"firn: {shown('firn explain ' + answer.intent_id)} tells the whole story")
+        case Unknown():
+            complain(f"firn: unknown: {one_line(advice(answer))}")
 
 
 def reason(outcome: Rejected) -> str:

@@ -11,16 +11,15 @@ from typing import Any, Final
 import click
 import msgspec
 
-from firn.coordinator.cli.answers import advice, answer_to, exit_code_of_answers, outcome_pairs
+from firn.coordinator.cli.answers import answer_to, complain_of, exit_code_of_answers, outcome_pairs
 from firn.coordinator.cli.foretell import foretell
-from firn.coordinator.cli.output import complain
 from firn.coordinator.cli.reach import Reach
-from firn.coordinator.cli.text import one_line, shown
-from firn.coordinator.client import Answer, Unknown
+from firn.coordinator.cli.text import shown
+from firn.coordinator.client import Answer
 from firn.model import strict_json
 from firn.model.errors import InvalidInput
 from firn.model.intent import Intent
-from firn.model.outcome import Committed, Rejected
+from firn.model.outcome import Committed
 
 SCHEMA_BYTES_MAX: Final = 16 * 1024 * 1024
 
@@ -63,10 +62,8 @@ def _say(reach: Reach, answer: Answer, *, done: str) -> None:
             reach.output.pairs(
                 [(f"  {key}", value) for key, value in outcome_pairs(answer) if key == "metadata-location"]
             )
-        case Rejected():
-            complain(f"firn: rejected: {one_line(f'{answer.rule}: {answer.message}')}")
-        case Unknown():
-            complain(f"firn: unknown: {one_line(advice(answer))}")
+        case _:
+            complain_of(answer)
 
 
 def schema_of(text: str) -> dict[str, Any]:

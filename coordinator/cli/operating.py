@@ -11,19 +11,18 @@ from typing import Any, Final
 import click
 import msgspec
 
-from firn.coordinator.cli.answers import advice, answer_to, exit_code_of_answers
+from firn.coordinator.cli.answers import answer_to, complain_of, exit_code_of_answers
 from firn.coordinator.cli.changes import SCHEMA_BYTES_MAX
 from firn.coordinator.cli.foretell import foretell
-from firn.coordinator.cli.output import Line, complain
+from firn.coordinator.cli.output import Line
 from firn.coordinator.cli.reach import Reach, reaching
-from firn.coordinator.cli.text import one_line, shown
 from firn.coordinator.cli.times import Moment
-from firn.coordinator.client import Answer, Intents, TableView, Unknown
+from firn.coordinator.client import Answer, Intents, TableView
 from firn.model import strict_json
 from firn.model.errors import InvalidInput, NotFound
 from firn.model.intent import OPERATIONS, Intent
 from firn.model.metadata import TableMetadata
-from firn.model.outcome import Committed, Rejected
+from firn.model.outcome import Committed
 from firn.model.scan_target import no_such_ref
 from firn.model.snapshot import SnapshotRef
 
@@ -69,11 +68,8 @@ def _say(reach: Reach, intent: Intent, answer: Answer) -> None:
     match answer:
         case Committed():
             reach.output.lines(_committed_lines(intent, answer))
-        case Rejected() if not reach.output.as_json:
-            complain(f"firn: rejected: {one_line(f'{answer.rule}: {answer.message} [{answer.hint}]')}")
-            complain(f"firn: {shown('firn explain ' + answer.intent_id)} tells the whole story")
-        case Unknown() if not reach.output.as_json:
-            complain(f"firn: unknown: {one_line(advice(answer))}")
+        case _ if not reach.output.as_json:
+            complain_of(answer)
 
 
 def _committed_lines(intent: Intent, answer: Committed) -> Iterator[Line]:

@@ -8,13 +8,12 @@ from typing import Any
 import click
 import msgspec
 
-from firn.coordinator.cli.answers import advice, exit_code_of_answers, reason
-from firn.coordinator.cli.output import Column, complain
+from firn.coordinator.cli.answers import complain_of, exit_code_of_answers
+from firn.coordinator.cli.output import Column
 from firn.coordinator.cli.reach import Reach
-from firn.coordinator.cli.text import one_line, shown
-from firn.coordinator.client import Answer, Unknown
+from firn.coordinator.cli.text import shown
+from firn.coordinator.client import Answer
 from firn.model.amounts import plural
-from firn.model.outcome import Rejected
 from firn.model.transforms import Void
 from firn.pipeline.cli.spark_running import SparkOptions, session, sparking, watching
 from firn.pipeline.cli.spark_upkeep import upkeep_of
@@ -72,7 +71,4 @@ def _say(reach: Reach, counted: Counted) -> None:
     if not counted.answers:
         reach.output.say(f"{shown(counted.table)} has nothing to count")
     for answer in counted.answers:
-        if isinstance(answer, Rejected):
-            complain(f"firn: rejected: {one_line(reason(answer))}")
-        elif isinstance(answer, Unknown):
-            complain(f"firn: unknown: {one_line(advice(answer))}")
+        complain_of(answer)

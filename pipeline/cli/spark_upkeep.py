@@ -7,7 +7,7 @@ from typing import Any, Final, cast
 
 import click
 
-from firn.coordinator.cli.answers import advice, exit_code_of_answers, reason
+from firn.coordinator.cli.answers import complain_of, exit_code_of_answers
 from firn.coordinator.cli.exits import EXIT_NO, EXIT_OK
 from firn.coordinator.cli.output import complain
 from firn.coordinator.cli.reach import Reach, reaching
@@ -83,10 +83,8 @@ def expire(
 
 def _say_expired(reach: Reach, done: Expired) -> None:
     match done.answer:
-        case Rejected():
-            complain(f"firn: rejected: {one_line(reason(done.answer))}")
-        case Unknown():
-            complain(f"firn: unknown: {one_line(advice(done.answer))}")
+        case Rejected() | Unknown():
+            complain_of(done.answer)
         case Committed():
             details = done.answer.details
             reach.output.say(f"expired: {plural(details.get('removed-count', 0), 'snapshot')}")

@@ -1,6 +1,7 @@
 """Tables on the command line: made, looked at, taken over and dropped."""
 
 import json
+import re
 
 import pytest
 
@@ -86,7 +87,9 @@ async def test_a_table_that_exists_is_a_negative_answer():
         human = await bench.firn("table", "create", TABLE, *COLUMNS)
         machine = await bench.firn("table", "create", TABLE, *COLUMNS, "--json")
     assert (human.code, human.out) == (1, "")
-    assert human.err == f"firn: rejected: table-exists: '{TABLE}' exists already\n"
+    said, where = human.err.splitlines()
+    assert said == f"firn: rejected: table-exists: '{TABLE}' exists already [fix]"
+    assert re.fullmatch(r"firn: firn explain [0-9a-f-]{36} tells the whole story", where)
     assert (machine.code, machine.json["rule"]) == (1, "table-exists")
 
 
