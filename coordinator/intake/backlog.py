@@ -9,13 +9,13 @@ low is never wrong. See docs/decisions/0008-fairness.md.
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import lru_cache
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
+from firn.coordinator.intake.quarantine import Quarantine
 from firn.coordinator.lanes.lanes import Lanes
 from firn.model.intent_codec import DecodedIntent
 from firn.model.sharding import shard_of
@@ -24,8 +24,8 @@ from firn.storage.intent_streams import FIRST_ID, Delivered, Entry, IntentStream
 PAGE: Final = 512
 """Entries that one step looks at."""
 
-SUSPECT_S: Final = 30.0
-"""How long one suspect keeps the others waiting: what takes a daemon down does so soon, the rest waits for servers."""
+SUSPECTS_READ: Final = 64
+"""Of entries that may take a daemon down, which are handed over a few at a time, one step reads no more."""
 
 
 class _Addressed(msgspec.Struct):
@@ -40,7 +40,7 @@ _OWN_ADDRESS: Final = re.compile(rb'\{"operation":"append","intent-id":"[0-9a-f-
 class _Mark(msgspec.Struct):
     """A table is held back from the entry `start` on; `count` entries of it were seen.
 
-    `suspect`: not for want of room, but until another suspect is settled.
+    `suspect`: not for want of room, but until another suspect of it is settled.
     """
 
     start: str
@@ -49,11 +49,18 @@ class _Mark(msgspec.Struct):
 
 
 class _Sweep(msgspec.Struct):
-    """A pass over what is pending, at the entry id `at`. `tables` None: over what is left behind, of every table."""
+    """A pass over what is pending, at the entry id `at`. `tables` None: over what is left behind, of every table.
+
+    `stopped_by` is how often a suspect was delivered that had to wait there.
+    """
 
     at: str
     tables: set[str] | None = None
     min_idle_ms: int = 0
+    stopped_by: int | None = None
+
+
+Progress = Literal["went on", "waits", "came to its end"]
 
 
 Due = tuple[str | None, Entry]
@@ -65,9 +72,8 @@ class Backlog:
 
     `distribute` reads admitted entries and calls `hand_over` with what it has made of them, in the order in which it
     was called. `accept` hands an entry, which counts as under way, to its lane, or sets it aside; what it returns, if
-    anything, is to be awaited. Entries that were delivered `suspect_after` times and never decided are handed over one
-    by one, each when the one before is settled (or has been at it for `SUSPECT_S`): the one that takes daemons down
-    then becomes poison alone.
+    anything, is to be awaited. Entries that were delivered often and never decided are suspects: a pass stops at them
+    until the `quarantine`, which is the same for all shards, has room for them.
     """
 
     def __init__(
@@ -80,7 +86,7 @@ class Backlog:
         consumer: str,
         distribute: Callable[[Backlog, list[Due]], Awaitable[None]],
         accept: Callable[[Entry, DecodedIntent | None], Awaitable[None] | None],
-        suspect_after: int,
+        quarantine: Quarantine,
     ) -> None:
         self.shard = shard
         self.caught_up = False
@@ -93,9 +99,7 @@ class Backlog:
         self._consumer = consumer
         self._distribute = distribute
         self._accept = accept
-        self._suspect_after = suspect_after
-        self._suspect: str | None = None
-        self._suspect_since = 0.0
+        self._quarantine = quarantine
         self._marks: dict[str, _Mark] = {}
         self._everything: _Sweep | None = None
         self._refill: _Sweep | None = None
@@ -143,6 +147,8 @@ class Backlog:
                 self._hold_back(table, entry.entry_id)
             else:
                 self._admit(due, table, entry)
+        if due:
+            self._quarantine.others_admitted()
         return due
 
     async def hand_over(self, due: list[Due], read: Sequence[DecodedIntent | None]) -> list[Entry]:
@@ -173,18 +179,23 @@ class Backlog:
         due.append((table, entry))
 
     async def step(self) -> bool:
-        """Look at one page of each pass that is under way; False when there is none, or nothing that has room."""
+        """Look at one page of each pass that is under way.
+
+        False when there is none, nothing that has room, or all of them wait for suspects.
+        """
         stepped = False
         if self._everything is not None:
-            stepped = True
-            if not await self._page(self._everything):
+            progress = await self._page(self._everything)
+            stepped = progress != "waits"
+            if progress == "came to its end":
                 self._everything = None
                 self.caught_up = True
         if self._refill is None:
             self._refill = self._next_refill()
         if self._refill is not None:
-            stepped = True
-            if not await self._page(self._refill):
+            progress = await self._page(self._refill)
+            stepped |= progress != "waits"
+            if progress == "came to its end":
                 for table in self._refill.tables or ():
                     del self._marks[table]
                 self._refill = None
@@ -194,41 +205,66 @@ class Backlog:
 
     def _next_refill(self) -> _Sweep | None:
         """A pass for the tables whose lanes have drained, from where the first of them is held back."""
-        waits = self._suspect_under_way()
         tables = {
             table
             for table, mark in self._marks.items()
-            if (not waits if mark.suspect else self._lanes.has_drained(table))
+            if (not self._quarantine.keeps(table) if mark.suspect else self._lanes.has_drained(table))
         }
         if not tables:
             return None
         return _Sweep(min((self._marks[table].start for table in tables), key=id_order), tables)
 
-    async def _page(self, sweep: _Sweep) -> bool:
-        """Look at the next page; False when there is no more."""
+    async def _page(self, sweep: _Sweep) -> Progress:
+        """Look at the next page, or at the part of it that may be handed over now."""
+        stopped_by = sweep.stopped_by
+        if self._quarantine.others_wait() if stopped_by is None else not self._quarantine.has_room(stopped_by):
+            return "waits"
         if sweep.tables:  # those that are held back further behind need not be looked for here
             first = min((self._marks[table].start for table in sweep.tables), key=id_order)
             sweep.at = max(sweep.at, first, key=id_order)
         page = await self._streams.pending(self.shard, start=sweep.at, count=PAGE, min_idle_ms=sweep.min_idle_ms)
         if not page:
-            return False
+            return "came to its end"
         if sweep.tables is None and sweep.min_idle_ms == 0:
             self._inherited_to = max(self._inherited_to, page[-1].entry_id, key=id_order)
         found = [one for one in page if not self._lanes.under_way(self.shard, one.entry_id)]
-        if found:
-            await self._look_at(found, sweep)
-        sweep.at = id_after(page[-1].entry_id)
-        return True
+        now, later = self._first_of_a_kind(found)
+        stopped_at: Delivered | Entry | None = await self._look_at(now, sweep) if now else None
+        if stopped_at is None and later:
+            stopped_at = later[0]
+        sweep.at, sweep.stopped_by = id_after(page[-1].entry_id), None
+        if stopped_at is not None:
+            sweep.at = stopped_at.entry_id
+            if self._quarantine.is_suspect(stopped_at.deliveries):
+                sweep.stopped_by = stopped_at.deliveries
+        return "went on"
 
-    async def _look_at(self, found: list[Delivered], sweep: _Sweep) -> None:
+    def _first_of_a_kind(self, found: list[Delivered]) -> tuple[list[Delivered], list[Delivered]]:
+        """Entries before the first suspect, or the first suspects; and the rest."""
+        is_suspect = self._quarantine.is_suspect
+        kind = bool(found) and is_suspect(found[0].deliveries)
+        end = next((n for n, one in enumerate(found) if is_suspect(one.deliveries) != kind), len(found))
+        if kind:
+            end = min(end, SUSPECTS_READ)
+        return found[:end], found[end:]
+
+    async def _look_at(self, found: list[Delivered], sweep: _Sweep) -> Entry | None:
+        """Hand over what is due of entries of a kind; the first one that has to wait, if there is one."""
+        suspects, stopped_at = self._quarantine.is_suspect(found[0].deliveries), None
         due: list[Due] = []
         try:
             for entry in await self._streams.read_again(self.shard, found, consumer=self._consumer):
                 table = self._table_of(entry)
-                if table is None or self._is_due(table, entry, sweep):
-                    if entry.deliveries >= self._suspect_after:
-                        self._suspect, self._suspect_since = entry.entry_id, time.monotonic()
-                    self._admit(due, table, entry)
+                if table is not None and not self._is_due(table, entry, sweep):
+                    continue
+                if suspects and not self._quarantine.has_room(entry.deliveries):
+                    stopped_at = entry
+                    break
+                self._admit(due, table, entry)
+                if suspects:
+                    self._quarantine.admit(self.shard, entry.entry_id, table=table, deliveries=entry.deliveries)
+            if due and not suspects:
+                self._quarantine.others_admitted()
             inherited = [entry for _, entry in due if id_order(entry.entry_id) <= id_order(self._inherited_to)]
             counted = await self._streams.count_delivery(self.shard, inherited, consumer=self._consumer)
             due[: len(counted)] = [(table, entry) for (table, _), entry in zip(due, counted, strict=False)]
@@ -240,11 +276,12 @@ class Backlog:
                 if table in self._marks:
                     self._marks[table].count = max(0, self._marks[table].count - 1)
         await self._distribute(self, due)
+        return stopped_at
 
     def _is_due(self, table: str, entry: Entry, sweep: _Sweep) -> bool:
         """Whether an entry that is in no lane goes into its lane now; it is remembered if it does not."""
         mark = self._marks.get(table)
-        waits = entry.deliveries >= self._suspect_after and self._suspect_under_way()
+        waits = self._quarantine.is_suspect(entry.deliveries) and self._quarantine.keeps(table)
         if sweep.tables is not None:
             if mark is None or table not in sweep.tables:
                 return False
@@ -268,11 +305,6 @@ class Backlog:
         mark.count += 1
         if id_order(entry_id) <= id_order(mark.start):
             mark.start, mark.suspect = entry_id, suspect
-
-    def _suspect_under_way(self) -> bool:
-        if self._suspect is None or time.monotonic() - self._suspect_since > SUSPECT_S:
-            return False
-        return self._lanes.under_way(self.shard, self._suspect)
 
     def _table_of(self, entry: Entry) -> str | None:
         """The table whose lane an entry belongs to; None when it is none of this shard, or none at all."""

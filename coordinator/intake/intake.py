@@ -16,6 +16,7 @@ import structlog
 from firn.coordinator.cancellation import cancel_all
 from firn.coordinator.intake.backlog import Backlog, Due
 from firn.coordinator.intake.intent_reader import IntentReader
+from firn.coordinator.intake.quarantine import Quarantine
 from firn.coordinator.lanes.lanes import Lanes
 from firn.coordinator.metrics import Metrics
 from firn.coordinator.outcomes.publish import Publisher
@@ -94,6 +95,7 @@ class Intake:
         self._reader = reader
         self.announcement = msgspec.json.encode(SharedSettings(shards=shards))
         self._backlogs: dict[int, Backlog] = {}
+        self._quarantine = Quarantine(lanes, deliveries_max=limits.deliveries_max)
         self._on_their_way: deque[asyncio.Task[None]] = deque()
         self._epoch = ""
         self._groups_seen = -1
@@ -160,7 +162,7 @@ class Intake:
         stepped = [await backlog.step() for backlog in list(self._backlogs.values())]
         held_back = sum(backlog.tables for backlog in self._backlogs.values())
         ready = [backlog.shard for backlog in self._backlogs.values() if backlog.caught_up]
-        if not ready or held_back >= self._limits.held_back_tables_max:
+        if not ready or held_back >= self._limits.held_back_tables_max or self._quarantine.others_wait():
             await asyncio.sleep(0 if any(stepped) else HELD_BLOCK_MS / 1000)
             return
         block_ms = 0 if any(stepped) else HELD_BLOCK_MS if held_back else BLOCK_MS
@@ -232,7 +234,7 @@ class Intake:
                 self._backlogs[shard] = Backlog(
                     shard, shards=self._shards, streams=self._streams, lanes=self._lanes, consumer=self._consumer,
                     distribute=self._distribute_again, accept=self._accept,
-                    suspect_after=max(2, self._limits.deliveries_max // 2),
+                    quarantine=self._quarantine,
                 )  # fmt: skip
 
     async def _check_epoch(self) -> None:

@@ -106,6 +106,10 @@ class Lanes:
         """How many entries of a shard are under way."""
         return len(self._under_way[shard])
 
+    def all_under_way(self) -> int:
+        """How many entries are under way."""
+        return sum(map(len, self._under_way.values()))
+
     def settled(self, entries: Sequence[tuple[int, str]]) -> None:
         """These entries have been told and acknowledged, or are given up here."""
         for shard, entry_id in entries:

@@ -152,7 +152,7 @@ class TableCommits:
                     return
                 # While the files are on their way to the disk, there is time to put into words what has been decided.
                 _, notice = await asyncio.gather(
-                    self._timed("write", shop.writes.create_all(prepared.files)),
+                    self._write(prepared),
                     run_here(shop.publisher.notice, prepared.parts[0].segment, batch),
                 )
                 won = await self._swap(prepared, leases, batch, notice=notice, retried=retried, number=number)
@@ -373,6 +373,9 @@ class TableCommits:
         if any(operation.table != self.table for operation in choosing) or self._state.pointer is not None:
             await shop.locations.announce_move()
         return Placement(warehouse=shop.warehouse, allowed=shop.allowed, taken=taken, file_system=shop.file_system)
+
+    async def _write(self, prepared: Prepared) -> None:
+        await self._timed("write", self._shop.writes.create_all(prepared.files))
 
     async def _timed(self, stage: str, work: Awaitable[T]) -> T:
         started, self.stage = time.monotonic(), stage

@@ -15,7 +15,7 @@ import time
 import urllib.error
 import urllib.request
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -54,10 +54,18 @@ SPEC: Final[dict[str, Any]] = {
 
 
 class DaemonProcess:
-    """`firn serve` as a process, over several lives."""
+    """`firn serve` as a process, or another `program` that does as much, over several lives."""
 
-    def __init__(self, name: str, folder: Path, environment: dict[str, str]) -> None:
+    def __init__(
+        self,
+        name: str,
+        folder: Path,
+        environment: dict[str, str],
+        *,
+        program: Sequence[str] = ("-m", "firn", "serve"),
+    ) -> None:
         self.name = name
+        self._program = program
         self.port = free_port()
         self._folder = folder
         self._environment = {**environment, "FIRN_HTTP_PORT": str(self.port)}
@@ -81,7 +89,7 @@ class DaemonProcess:
         self._lives += 1
         with self.log_path(self._lives).open("wb") as log:
             self._process = GuardedProcess(  # ends with the tests, also if they are killed
-                [sys.executable, "-m", "firn", "serve"],
+                [sys.executable, *self._program],
                 folder=self._folder,
                 log=log,
                 environment=self._environment,
@@ -144,6 +152,12 @@ class DaemonProcess:
     def running(self) -> bool:
         """Whether the process is there."""
         return self._process is not None and self._process.running
+
+    @property
+    def exit_code(self) -> int | None:
+        """How it ended, 128 and more for a signal; None while it runs."""
+        assert self._process is not None
+        return self._process.exit_code if self._process.wait(0) else None
 
     def end(self) -> None:
         """End it whatever state it is in."""

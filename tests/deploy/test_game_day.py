@@ -26,7 +26,7 @@ from tests.acceptance.folder_catalog import FolderCatalog
 from tests.acceptance.stack import DaemonProcess
 from tests.deploy.game_day import DELIVERIES_MAX, TABLES, GameDay, game_day
 from tests.deploy.servers import Quorum, user_of, wait_until
-from tests.deploy.writers import ROWS, SCHEMA, Writers, wait_for_commits, written
+from tests.deploy.writers import ROWS, SCHEMA, wait_for_commits, written
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.alone]
 
@@ -112,7 +112,7 @@ def test_an_intent_takes_daemon_after_daemon_down(day: GameDay, secrets: Path) -
         wait_for_commits(writers, TABLES)
         with day.lock_held(imports):
             fatal = importer.update_properties(imports, {"source": "the nightly import"}, writer="importer")
-            die_over(day, secrets, imports, writers)
+            die_over(day, secrets, imports)
         refused = fatal.result(60)
         assert isinstance(refused, Rejected)
         assert refused.rule == "poison"
@@ -133,12 +133,8 @@ def test_an_intent_takes_daemon_after_daemon_down(day: GameDay, secrets: Path) -
     day.prove()
 
 
-def die_over(day: GameDay, secrets: Path, table: str, others: Writers) -> None:
-    """Kill every daemon that has the one intent of a table in its hands, as if it died over it; start it again.
-
-    Not before what it was handed with it has been decided, as if the memory ran out: a daemon that dies at once takes
-    with it what other shards handed it in the same moment, and after a few times that would be poison, too.
-    """
+def die_over(day: GameDay, secrets: Path, table: str) -> None:
+    """Kill every daemon that has the one intent of a table in its hands, as if it died over it; start it again."""
     stream = f"firn:intents:{shard_of(table, shards=16)}"
     with user_of(day.redis.port, secrets, "daemon") as redis:
 
@@ -153,7 +149,6 @@ def die_over(day: GameDay, secrets: Path, table: str, others: Writers) -> None:
             wait_until(partial(holder, nth), what=f"it is handed out for time {nth}", timeout_s=60)
             victim = holder(nth)
             assert victim is not None
-            wait_for_commits(others, TABLES)
             victim.kill()
             victim.start(ready=False)
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from firn.coordinator import daemon as daemon_module
-from firn.coordinator.intake import backlog as backlog_module
+from firn.coordinator.intake import quarantine as quarantine_module
 from firn.coordinator.intake.backlog import PAGE
 from firn.coordinator.pending import Pending
 from firn.model.errors import Misconfigured, Unavailable
@@ -277,7 +277,7 @@ async def test_only_the_intent_that_takes_daemons_down_becomes_poison(stage: str
 async def test_a_suspect_that_waits_for_a_lock_keeps_others_waiting_for_a_while_only(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(backlog_module, "SUSPECT_S", 0.3)
+    monkeypatch.setattr(quarantine_module, "ALONE_S", 0.3)
     bench = Workbench(shards=1)
     async with bench.daemon():
         await bench.commit(create())
@@ -285,7 +285,7 @@ async def test_a_suspect_that_waits_for_a_lock_keeps_others_waiting_for_a_while_
     stuck, free = append("stuck"), append("free", table="db.other")
     await bench.send(stuck, free)
     entries = await bench.streams.take([0], consumer="dead", count=10, block_ms=0)
-    for _ in range(6):
+    for _ in range(8):  # so often that each is handed over alone
         entries = await bench.streams.count_delivery(0, entries, consumer="dead")
     other = Leases(bench.zookeeper.connect(), member="another")
     lease = await other.acquire(TABLE, timeout_s=1)
