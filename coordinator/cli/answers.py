@@ -13,8 +13,12 @@ from firn.coordinator.cli.output import Column, complain
 from firn.coordinator.cli.reach import Reach
 from firn.coordinator.cli.text import one_line, shown
 from firn.coordinator.client import Answer, AsyncClient, Unknown
+from firn.model.errors import Unavailable
 from firn.model.intent import OPERATIONS, Intent
 from firn.model.outcome import Committed, Outcome, Rejected
+from firn.model.pause import Pause
+from firn.storage.membership import Membership
+from firn.storage.pauses import Pauses
 
 UNRESOLVED_MAX: Final = 1_000
 """Intents of one command that wait for their outcomes at once."""
@@ -30,12 +34,39 @@ OUTCOME_COLUMNS: Final = (
 )
 
 
+class _HeldUp(msgspec.Struct, frozen=True):
+    """What may hold intents up, as far as ZooKeeper tells."""
+
+    pauses: dict[str, Pause]
+    has_daemons: bool
+
+    def told(self, answer: Unknown) -> Unknown:
+        """The answer with the reason for which its intent waits, if that is known."""
+        pause = self.pauses.get(answer.table)
+        if pause is not None:
+            why = f"{answer.table} is paused by {pause.by}: {pause.reason} (firn resume {answer.table})"
+        elif not self.has_daemons:
+            why = "no daemon is running (firn status)"
+        else:
+            return answer
+        return msgspec.structs.replace(answer, reason=f"{answer.reason}; {why}")
+
+
+async def _held_up(reach: Reach) -> _HeldUp:
+    try:
+        async with reach.session() as session:
+            return _HeldUp(await Pauses(session).all(), bool(await Membership(session).members()))
+    except Unavailable:  # the answer says no more than Redis does
+        return _HeldUp({}, has_daemons=True)
+
+
 async def answers_to(reach: Reach, intents: Sequence[Intent], *, timeout_s: float) -> AsyncIterator[Answer]:
     """Submit the intents in order, and yield their answers in the same order.
 
-    `Unknown` for those that have none `timeout_s` after the last was submitted. Raises Unavailable when Redis does not
-    answer, before anything is submitted.
+    `Unknown` for those that have none `timeout_s` after the last was submitted; it says what is known to hold the
+    intent up. Raises Unavailable when Redis does not answer, before anything is submitted.
     """
+    held_up: _HeldUp | None = None
     async with reach.streams() as streams:
         loop = asyncio.get_running_loop()
         async with AsyncClient(connect=lambda: streams, prefix=reach.settings.redis.prefix) as client:
@@ -43,7 +74,11 @@ async def answers_to(reach: Reach, intents: Sequence[Intent], *, timeout_s: floa
                 tickets = [await client.submit(intent) for intent in intents[start : start + UNRESOLVED_MAX]]
                 deadline = loop.time() + timeout_s
                 for ticket in tickets:
-                    yield await ticket.result(max(0.0, deadline - loop.time()))
+                    answer = await ticket.result(max(0.0, deadline - loop.time()))
+                    if isinstance(answer, Unknown):
+                        held_up = held_up or await _held_up(reach)
+                        answer = held_up.told(answer)
+                    yield answer
 
 
 async def answer_to(reach: Reach, intent: Intent, *, timeout_s: float) -> Answer:

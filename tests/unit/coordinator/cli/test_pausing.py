@@ -41,6 +41,24 @@ async def test_a_paused_table_is_seen_in_status_and_explain_until_it_is_resumed(
         ]  # fmt: skip
 
 
+async def test_whoever_waits_in_vain_is_told_what_holds_the_intent_up() -> None:
+    bench = CliBench()
+    change = ("property", "set", TABLE, "owner=me", "--timeout", "0.2")
+    async with bench.daemon() as daemon:
+        await bench.commit(create())
+        await bench.firn("pause", TABLE, *WHY)
+        await until(lambda: TABLE in daemon.paused)
+        said = await bench.firn(*change)
+        assert said.code == 3
+        assert f"{TABLE} is paused by ann: moving the bucket (firn resume {TABLE})" in said.err
+        await bench.firn("resume", TABLE)
+    said = await bench.firn(*change)
+    assert (said.code, "no daemon is running (firn status)" in said.err) == (3, True)
+    bench.zookeeper_down = True
+    said = await bench.firn(*change)
+    assert (said.code, "no daemon has answered" in said.err, "is running" in said.err) == (3, True, False)
+
+
 async def test_a_drain_ends_paused_with_nothing_undecided() -> None:
     bench = CliBench()
     async with bench.daemon() as daemon:
