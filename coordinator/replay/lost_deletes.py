@@ -8,6 +8,7 @@ from typing import NoReturn
 import msgspec
 
 from firn.coordinator.replay import rules
+from firn.coordinator.replay.conflicts import WindowDeletes, refuse_new_deletes
 from firn.coordinator.replay.delete_rules import delete_scope, may_apply
 from firn.coordinator.replay.deleted_positions import DeletedPositions
 from firn.coordinator.replay.draft import ManifestRef
@@ -15,7 +16,7 @@ from firn.coordinator.replay.live_deletes import DeleteKey, LiveDelete, delete_k
 from firn.coordinator.replay.live_entries import live_entries
 from firn.coordinator.replay.working import Working
 from firn.model.datafile import DataFile
-from firn.model.delete_index import DeleteIndex, equality_scope, partition_key, referenced_data_file
+from firn.model.delete_index import DeleteIndex, PartitionKey, equality_scope, partition_key, referenced_data_file
 from firn.model.partitioning import PartitionSpec
 
 
@@ -65,6 +66,43 @@ def require_no_wider_deletes(working: Working, added: Iterable[DataFile], remove
             )
 
 
+def require_nothing_hidden(
+    working: Working,
+    branch: str,
+    vectors: Sequence[DataFile],
+    *,
+    removed: Collection[DeleteKey],
+    came: WindowDeletes,
+    positions: DeletedPositions,
+    base: int | None,
+) -> None:
+    """Refuse a deletion vector without what position delete files that stay have deleted from its data file.
+
+    There are such in tables that were upgraded from v2, and no reader looks at them where there is a vector. Prevents:
+    deleted rows coming back.
+    """
+    if not vectors:
+        return
+    index = working.deletes(branch)
+    wide: dict[PartitionKey, list[DataFile]] = {}
+    for live in index:
+        if live.file.content == "position-deletes" and referenced_data_file(live.file) is None:
+            wide.setdefault(partition_key(live.file.spec_id, live.file.partition), []).append(live.file)
+    for vector in vectors:
+        path = vector.referenced_data_file or ""
+        own = [live.file for live in index.only_for(path) if not live.file.is_deletion_vector]
+        hidden = [*own, *wide.get(partition_key(vector.spec_id, vector.partition), ())]
+        newer = {delete_key(file) for file in came.positions(msgspec.structs.replace(vector, file_path=path))}
+        for delete in hidden:
+            if delete_key(delete) in removed:
+                continue
+            if not positions.stored(delete, path).bitmap - positions.own(vector, path).bitmap:
+                continue
+            if delete_key(delete) in newer:
+                refuse_new_deletes(came.snapshot_of(delete), delete, f"rows of {path}", files=(path,), base=base)
+            _refuse(delete, path)
+
+
 def _specs(working: Working) -> Mapping[int, PartitionSpec]:
     assert working.metadata is not None
     return {spec.spec_id: spec for spec in working.metadata.partition_specs}
@@ -72,7 +110,7 @@ def _specs(working: Working) -> Mapping[int, PartitionSpec]:
 
 def _refuse(delete: DataFile, path: str) -> NoReturn:
     rules.LOST_DELETES.refuse(
-        f"{delete.file_path} deletes rows of {path}, which stays, and nothing is added in its place",
+        f"{delete.file_path} deletes rows of {path}, which stays, and nothing that is added has them",
         files=(delete.file_path, path),
     )
 

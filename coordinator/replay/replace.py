@@ -19,7 +19,11 @@ from firn.coordinator.replay.file_change import FileChange, apply_change
 from firn.coordinator.replay.files_rules import bind_added, require_live, require_not_live
 from firn.coordinator.replay.live_deletes import DeleteKey, LiveDeletes, delete_key
 from firn.coordinator.replay.live_entries import entries_of
-from firn.coordinator.replay.lost_deletes import require_no_lost_deletes, require_no_wider_deletes
+from firn.coordinator.replay.lost_deletes import (
+    require_no_lost_deletes,
+    require_no_wider_deletes,
+    require_nothing_hidden,
+)
 from firn.coordinator.replay.window import window
 from firn.coordinator.replay.working import Working
 from firn.model.datafile import DataFile
@@ -45,7 +49,7 @@ def replace(working: Working, intent: Replace) -> Applied:
     require_no_more_rows(intent, rewritten, added)
     require_kept_age(working, intent, rewritten, added_deletes, [e for k in removed_deletes if (e := _entry(index, k))])
     require_same_reach(working, intent, since, came, rewritten=rewritten, added=added, removed_deletes=removed_deletes)
-    require_deletes_fit(working, intent, added_deletes, removed_deletes)
+    require_deletes_fit(working, intent, added_deletes, removed_deletes, came=came)
     change = FileChange(
         added_data=added,
         added_deletes=added_deletes,
@@ -112,7 +116,12 @@ def require_kept_age(
 
 
 def require_deletes_fit(
-    working: Working, intent: Replace, added: Sequence[DataFile], removed: Collection[DeleteKey]
+    working: Working,
+    intent: Replace,
+    added: Sequence[DataFile],
+    removed: Collection[DeleteKey],
+    *,
+    came: WindowDeletes,
 ) -> None:
     """Refuse added deletes that are not those of the removed delete files, written anew.
 
@@ -136,12 +145,12 @@ def require_deletes_fit(
         rules.INVALID_DELETE_FILE.refuse(f"{outlived[0]} is removed, and given deletes", files=outlived)
     require_same_partition(named.values(), (e.data_file for e in entries_of(working, intent.branch, list(named))))
     _require_whole_vectors(working, intent, named, removed)
-    index = working.deletes(intent.branch)
+    index, branch, positions = working.deletes(intent.branch), intent.branch, DeletedPositions(working)
     require_no_wider_deletes(working, added, [live.file for key in removed if (live := index.get(key)) is not None])
-    require_no_lost_deletes(
-        working, intent.branch, removed, added=added, removed_data=intent.removed_data_files,
-        positions=DeletedPositions(working),
-    )  # fmt: skip
+    vectors = [file for file in added if file.is_deletion_vector]
+    require_nothing_hidden(working, branch, vectors, removed=removed, came=came, positions=positions, base=base)
+    gone = intent.removed_data_files
+    require_no_lost_deletes(working, branch, removed, added=added, removed_data=gone, positions=positions)
 
 
 def _require_whole_vectors(

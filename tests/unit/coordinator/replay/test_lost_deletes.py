@@ -117,3 +117,44 @@ async def void_region(bench: Workbench) -> None:
 def of_voids(file: ContentFile) -> ContentFile:
     """The file as one of the spec that is left, whose only field is null."""
     return msgspec.structs.replace(file, spec_id=1, partition=(None,))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Where a data file has a deletion vector, readers look at no other deletes of its positions
+
+
+async def test_a_vector_does_not_hide_positions_that_came_while_it_was_written() -> None:
+    bench = Workbench()
+    async with bench.daemon():
+        table = await RealRows.create(bench, version=2)
+        file = table.data(*TEN)
+        base = await table.commit(table.append(file))
+        old = table.positions({file.file_path: [0]}, like=file)
+        base = await table.commit(table.delta(base, old))
+        won = await table.commit(table.delta(base, table.positions({file.file_path: [1]}, like=file)))
+        await bench.commit(UpgradeFormat(intent_id=new_id(), table=TABLE, format_version=3))
+        gone: dict[str, Any] = {"removed_delete_files": (ref(old),)}
+        lost = await table.refused(table.replace(base, [], delete_files=(table.vector(file, 0),), **gone))
+        assert (lost.rule, lost.conflicting_snapshot_id, lost.files) == ("new-deletes", won, (file.file_path,))
+    assert await table.ids() == list(range(2, 10))
+
+
+@pytest.mark.parametrize("whole", [True, False])
+async def test_a_vector_has_the_positions_that_it_hides(whole: bool) -> None:
+    bench = Workbench()
+    async with bench.daemon():
+        table = await RealRows.create(bench, version=2)
+        one, two = table.data(*TEN), table.data((20, "eu"), (21, "eu"))
+        base = await table.commit(table.append(one, two))
+        own = table.positions({one.file_path: [0]}, like=one)
+        wide = table.positions({one.file_path: [1], two.file_path: [0]}, like=one)
+        base = await table.commit(table.delta(base, own, wide))
+        await bench.commit(UpgradeFormat(intent_id=new_id(), table=TABLE, format_version=3))
+        vector = table.vector(one, 0, 1) if whole else table.vector(one, 0)
+        rewrite = table.replace(base, [], removed_delete_files=(ref(own),), delete_files=(vector,))
+        if whole:
+            await table.commit(rewrite)
+        else:
+            lost = await table.refused(rewrite)
+            assert (lost.rule, lost.files) == ("lost-deletes", (wide.file_path, one.file_path))
+    assert await table.ids() == [*range(2, 10), 21]
