@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import groupby, islice
@@ -202,9 +202,10 @@ class Intake:
     async def _hand_over(self, pages: list[_Page], last: asyncio.Task[None] | None) -> None:
         """Hand pages over to the lanes once they have been read, and after the `last` ones."""
         try:
-            read = await self._read_ahead(_entries_of(pages))
-            if last is not None:
-                await asyncio.wait({last})
+            with self._lanes.awaiting(Counter(table for page in pages for table, _ in page.due)):
+                read = await self._read_ahead(_entries_of(pages))
+                if last is not None:
+                    await asyncio.wait({last})
             while pages:
                 page = pages.pop(0)
                 known, read = read[: len(page.due)], read[len(page.due) :]

@@ -13,12 +13,14 @@ from firn.coordinator.calculating.calculator import Calculator
 from firn.coordinator.intake.read_appends import Page, decode_page, spare
 from firn.model.intent_codec import DecodedIntent
 
-WORTH_BYTES: Final = 256 * 1024
-"""Less than this is read here, in a few milliseconds: what writers send who have waited for outcomes is less, and a
-batch would wait for the hand-over."""
+WORTH_BYTES: Final = 8 * 1024
+"""Less than this is read here: a few intents, which the hand-over would take as long as."""
 
-ANSWER_S: Final = 10.0
-"""A process that has not read a page by then is ended: a page takes it some 50 ms."""
+ANSWER_S: Final = 3.0
+ANSWER_S_PER_BYTE: Final = 1e-6
+"""A process that has not read a page by then, and a second later for each megabyte, is ended: a megabyte takes it some
+25 ms.
+"""
 
 
 class IntentReader:
@@ -41,7 +43,7 @@ class IntentReader:
             [*payloads, bytes(spare(sizes))],
             lambda number, start: Page(number, start, sizes),
             take=lambda answer: decode_page(answer, sizes),
-            within_s=ANSWER_S,
+            within_s=ANSWER_S + ANSWER_S_PER_BYTE * sum(sizes),
         )
         return read or nothing
 

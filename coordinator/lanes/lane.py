@@ -45,12 +45,20 @@ class AtWork(msgspec.Struct, frozen=True, kw_only=True):
 class Lane:
     """The queue and the commit loop of one table. `give_back` takes what waits in the stream until a pause ends."""
 
-    def __init__(self, table: str, shop: Workshop, *, give_back: Callable[[Sequence[Pending]], None]) -> None:
+    def __init__(
+        self,
+        table: str,
+        shop: Workshop,
+        *,
+        coming: Callable[[], int],
+        give_back: Callable[[Sequence[Pending]], None],
+    ) -> None:
         self.table = table
         self.unreadable: str | None = None
         self.stalled: str | None = None
         """What keeps the batch under way from its outcome, while it is tried again and again."""
         self._shop = shop
+        self._coming = coming
         self._give_back = give_back
         self._queue = LaneQueue(limits=shop.limits, metrics=shop.metrics)
         self._arrived = asyncio.Event()
@@ -140,7 +148,7 @@ class Lane:
                     raise
                 finally:
                     self._busy, self.stalled = False, None
-                now, queued = time.monotonic(), len(self._queue)
+                now, queued = time.monotonic(), len(self._queue) + self._coming()
                 self._gathering.batch_ended(began_at=self._began_at, now=now, answered=taken, queued=queued)
                 await self._lock.give_way()
         finally:
@@ -172,7 +180,7 @@ class Lane:
         """Let those come back who have just been answered."""
         found = len(self._queue)
         waited = False
-        while (wait_s := self._gathering.wait_s(queued=len(self._queue), now=time.monotonic())) > 0:
+        while (wait_s := self._wait_s()) > 0:
             if self._retired.is_set():
                 return
             waited = True
@@ -182,6 +190,9 @@ class Lane:
                     await self._arrived.wait()
         if waited:
             self._gathering.waited(found=found, queued=len(self._queue))
+
+    def _wait_s(self) -> float:
+        return self._gathering.wait_s(queued=len(self._queue), coming=self._coming(), now=time.monotonic())
 
     async def _wait(self) -> None:
         """Until something comes; the lock is given up after a while, and at once when another waits for it."""

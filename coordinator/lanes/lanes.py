@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
-from collections.abc import Sequence
+import contextlib
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -52,6 +53,8 @@ class Lanes:
         """By shard and entry id: table and size."""
         self._held: dict[str, _Held] = {}
         self._bytes = 0
+        self._coming: Counter[str | None] = Counter()
+        """By table: intents that are being read by another process."""
         self._given_up: set[int] = set()
         self._unreadable: dict[str, str] = {}
         """Tables that have no lane here, and could not be read when they had one, or when they were looked at."""
@@ -66,6 +69,18 @@ class Lanes:
         if lane is None:
             lane = self._start(table)
         lane.put(pending)
+
+    @contextlib.contextmanager
+    def awaiting(self, tables: Counter[str | None]) -> Iterator[None]:
+        """So many intents of each table are being read meanwhile: a batch that would begin without them waits a little.
+
+        For the event loop: what is put before it goes on is in its lane when the lane looks.
+        """
+        self._coming += tables
+        try:
+            yield
+        finally:
+            self._coming -= tables
 
     def has_room(self, table: str) -> bool:
         """Whether a table's lane may take another intent: it may hold as many bytes as are free, so there are always
@@ -262,7 +277,7 @@ class Lanes:
             self._log.info("table readable again", table=table)
 
     def _start(self, table: str) -> Lane:
-        lane = self._lanes[table] = Lane(table, self._shop, give_back=self._give_up)
+        lane = self._lanes[table] = Lane(table, self._shop, coming=lambda: self._coming[table], give_back=self._give_up)
         lane.unreadable = self._unreadable.pop(table, None)
         task = self._tasks[table] = asyncio.create_task(lane.run(), name=lane_name(table))
         task.add_done_callback(lambda done: self._ended(table, lane, done))
