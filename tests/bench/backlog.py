@@ -63,7 +63,7 @@ class _Drained(msgspec.Struct, frozen=True, kw_only=True):
 def backlog_json(options: Options) -> list[Measurement]:
     """Intents a second from the first moment that the daemon may work to the last outcome."""
     with deployment() as firn:
-        ours = _backlog(firn, options)
+        ours = backlog_of(firn, options)
     return [
         measured(
             "backlog-json", value=ours.rate, unit="intents/s", peer=median(ours.raw), peer_name=PEER, target=0.12,
@@ -75,7 +75,7 @@ def backlog_json(options: Options) -> list[Measurement]:
 def backlog_encoded(options: Options) -> list[Measurement]:
     """As `backlog_json`, with the metrics of each file as bytes that its writer has encoded."""
     with deployment() as firn:
-        ours = _backlog(firn, options, encoded=True)
+        ours = backlog_of(firn, options, encoded=True)
     return [
         measured(
             "backlog-encoded", value=ours.rate, unit="intents/s", peer=median(ours.raw), peer_name=PEER, target=0.3,
@@ -87,9 +87,9 @@ def backlog_encoded(options: Options) -> list[Measurement]:
 def backlog_batching_peer(options: Options) -> list[Measurement]:
     """Files a second: firn's of a backlog of intents with one file each, the peer's with a thousand a commit."""
     with deployment() as firn:
-        ours = _backlog(firn, options)
+        ours = backlog_of(firn, options)
     with deployment() as firn:
-        encoded = _backlog(firn, options, encoded=True)
+        encoded = backlog_of(firn, options, encoded=True)
         firn.daemon.stop()
         plan = pyiceberg_files.Plan(folder=str(firn.folder / "peer"), appends=PEER_APPENDS)
         theirs = run_program("tests.bench.pyiceberg_files", plan, answer=pyiceberg_files.Result, timeout_s=1200)
@@ -109,33 +109,37 @@ def backlog_batching_peer(options: Options) -> list[Measurement]:
     ]  # fmt: skip
 
 
-def _backlog(firn: Deployment, options: Options, *, encoded: bool = False) -> _Drained:
+def backlog_of(firn: Deployment, options: Options, *, encoded: bool = False) -> _Drained:
     with redis.Redis.from_url(firn.redis_url, socket_timeout=60) as client:
         view = firn.create_table(TABLE)
         _warm_up(firn, client, view.location, encoded=encoded)
-        run = uuid.uuid4().hex
-        replies = [f"firn:replies:{run}-{n}" for n in range(-(-options.intents // REPLY_STREAMS_OF))]
-        templates = [
-            AppendTemplate(TABLE, folder=view.location, reply_to=reply, seed=reply, encoded=encoded)
-            for reply in replies
-        ]
-        raw = [_raw(client, _intents(templates, options.intents)) for _ in range(RAW_RUNS)]
+        replies, templates = templates_of(view.location, options, encoded=encoded)
+        raw = [_raw(client, intents_of(templates, options.intents)) for _ in range(RAW_RUNS)]
         with firn.daemon.standing_still():
-            waiting = _queue(client, _stream(), _intents(templates, options.intents))
-            _until_rewritten(client)
-        seconds, failures = _drain(client, replies, waiting)
+            waiting = queue_up(client, stream_of(), intents_of(templates, options.intents))
+            until_rewritten(client)
+        seconds, failures = drain(client, replies, waiting)
         if not failures:
             firn.check_total(TABLE, files=WARM_UP + options.intents)
         note = f"{firn.daemon.intents_per_batch():.0f} intents a batch; {len(templates[0].next()[1])} bytes an intent"
     return _Drained(rate=options.intents / seconds, raw=raw, failures=failures, note=note)
 
 
-def _intents(templates: Sequence[AppendTemplate], count: int) -> Iterator[tuple[str, bytes]]:
+def templates_of(folder: str, options: Options, *, encoded: bool) -> tuple[list[str], list[AppendTemplate]]:
+    """Reply streams of a backlog, and what makes intents that want to be answered there."""
+    run = uuid.uuid4().hex
+    replies = [f"firn:replies:{run}-{n}" for n in range(-(-options.intents // REPLY_STREAMS_OF))]
+    return replies, [
+        AppendTemplate(TABLE, folder=folder, reply_to=reply, seed=reply, encoded=encoded) for reply in replies
+    ]
+
+
+def intents_of(templates: Sequence[AppendTemplate], count: int) -> Iterator[tuple[str, bytes]]:
     """Intents, each made when it is asked for: its id says when."""
     return (templates[n % len(templates)].next() for n in range(count))
 
 
-def _queue(client: redis.Redis, stream: str, intents: Iterator[tuple[str, bytes]]) -> set[str]:
+def queue_up(client: redis.Redis, stream: str, intents: Iterator[tuple[str, bytes]]) -> set[str]:
     """Add intents to a stream; their ids."""
     queued: set[str] = set()
     while page := list(islice(intents, RAW_TAKE)):
@@ -150,9 +154,9 @@ def _queue(client: redis.Redis, stream: str, intents: Iterator[tuple[str, bytes]
 def _raw(client: redis.Redis, intents: Iterator[tuple[str, bytes]]) -> float:
     """Entries a second of a loop that takes and acknowledges."""
     stream = f"bench:raw:{uuid.uuid4().hex}"
-    count = len(_queue(client, stream, intents))
+    count = len(queue_up(client, stream, intents))
     client.xgroup_create(stream, GROUP, id="0")
-    _until_rewritten(client)
+    until_rewritten(client)
     started = time.monotonic()
     done = 0
     while done < count:
@@ -170,15 +174,16 @@ def _warm_up(firn: Deployment, client: redis.Redis, folder: str, *, encoded: boo
     reply_to = f"firn:replies:{uuid.uuid4().hex}"
     template = AppendTemplate(TABLE, folder=folder, reply_to=reply_to, seed=reply_to, encoded=encoded)
     with firn.daemon.standing_still():
-        waiting = _queue(client, _stream(), _intents([template], WARM_UP))
-    _drain(client, [reply_to], waiting)
+        waiting = queue_up(client, stream_of(), intents_of([template], WARM_UP))
+    drain(client, [reply_to], waiting)
 
 
-def _stream() -> str:
+def stream_of() -> str:
+    """The stream that the table's intents travel on."""
     return StreamNames().intents(shard_of(TABLE, shards=SHARDS_DEFAULT))
 
 
-def _until_rewritten(client: redis.Redis) -> None:
+def until_rewritten(client: redis.Redis) -> None:
     """Wait until Redis has rewritten its log: what was queued at once makes it do so, on one of the cores."""
     while True:
         persistence: Any = client.info("persistence")
@@ -187,7 +192,7 @@ def _until_rewritten(client: redis.Redis) -> None:
         time.sleep(0.05)
 
 
-def _drain(client: redis.Redis, replies: Sequence[str], waiting: set[str]) -> tuple[float, int]:
+def drain(client: redis.Redis, replies: Sequence[str], waiting: set[str]) -> tuple[float, int]:
     """Seconds until the last outcome has come, and how many were no commits."""
     started = time.monotonic()
     cursors: dict[Any, Any] = dict.fromkeys((reply.encode() for reply in replies), "0-0")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
@@ -65,20 +66,48 @@ def measure(plan: Plan) -> Result:
     )
 
 
-class _Lane:
-    def __init__(self, plan: Plan, name: str, zookeeper: KazooClient) -> None:
-        self._redis = redis.Redis.from_url(plan.redis_url, socket_timeout=30)
+class BareSwap:
+    """Files of these sizes, written and synced with their folder, and the swap of a pointer behind a check."""
+
+    def __init__(self, sizes: Sequence[int], folder: Path, zookeeper: KazooClient) -> None:
         self._zookeeper = zookeeper
-        self._contents = [bytes(size) for size in plan.sizes]
-        self._folder = Path(plan.folder) / name
+        self._contents = [bytes(size) for size in sizes]
+        self._folder = folder
         self._folder.mkdir(parents=True)
-        self._intents, self._replies = f"bare:intents:{name}", f"bare:replies:{name}"
-        self._heard = "0-0"
-        self._redis.xgroup_create(self._intents, GROUP, id="0", mkstream=True)
-        self._lock, self._pointer = f"/bare/lock-{name}", f"/bare/pointer-{name}"
+        self._lock, self._pointer = f"/bare/lock-{folder.name}", f"/bare/pointer-{folder.name}"
         zookeeper.create(self._lock, b"", makepath=True)
         zookeeper.create(self._pointer, bytes(POINTER_BYTES))
         self._version = 0
+
+    def write(self) -> None:
+        """Make the next files."""
+        descriptors = []
+        for number, content in enumerate(self._contents):
+            path = self._folder / f"{self._version:08d}-{number}"
+            descriptors.append(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
+            os.write(descriptors[-1], content)
+        descriptors.append(os.open(self._folder, os.O_RDONLY))
+        for descriptor in descriptors:
+            os.fsync(descriptor)
+            os.close(descriptor)
+
+    def swap(self) -> None:
+        """Move the pointer."""
+        multi = self._zookeeper.transaction()
+        multi.check(self._lock, 0)
+        multi.set_data(self._pointer, bytes(POINTER_BYTES), self._version)
+        found = multi.commit()
+        assert not any(isinstance(one, Exception) for one in found), found
+        self._version += 1
+
+
+class _Lane:
+    def __init__(self, plan: Plan, name: str, zookeeper: KazooClient) -> None:
+        self._redis = redis.Redis.from_url(plan.redis_url, socket_timeout=30)
+        self._commit = BareSwap(plan.sizes, Path(plan.folder) / name, zookeeper)
+        self._intents, self._replies = f"bare:intents:{name}", f"bare:replies:{name}"
+        self._heard = "0-0"
+        self._redis.xgroup_create(self._intents, GROUP, id="0", mkstream=True)
 
     def run(self, measure_from: float, ends_at: float) -> list[tuple[float, ...]]:
         """Milliseconds of each stage of each commit that began in that time."""
@@ -86,9 +115,9 @@ class _Lane:
         while (began := time.monotonic()) < ends_at:
             entry = self._take()
             delivered = time.monotonic()
-            self._write()
+            self._commit.write()
             written = time.monotonic()
-            self._swap()
+            self._commit.swap()
             swapped = time.monotonic()
             self._tell(entry)
             if began >= measure_from:
@@ -102,14 +131,6 @@ class _Lane:
         ((_, ((entry, _),)),) = taken
         return entry
 
-    def _swap(self) -> None:
-        multi = self._zookeeper.transaction()
-        multi.check(self._lock, 0)
-        multi.set_data(self._pointer, bytes(POINTER_BYTES), self._version)
-        found = multi.commit()
-        assert not any(isinstance(one, Exception) for one in found), found
-        self._version += 1
-
     def _tell(self, entry: Any) -> None:
         pipeline = self._redis.pipeline(transaction=False)
         pipeline.xadd(self._replies, {"outcome": bytes(OUTCOME_BYTES)}, maxlen=10, approximate=False)
@@ -117,17 +138,6 @@ class _Lane:
         pipeline.execute()
         told: Any = self._redis.xread({self._replies: self._heard}, block=1000)
         ((_, ((self._heard, _),)),) = told
-
-    def _write(self) -> None:
-        descriptors = []
-        for number, content in enumerate(self._contents):
-            path = self._folder / f"{self._version:08d}-{number}"
-            descriptors.append(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
-            os.write(descriptors[-1], content)
-        descriptors.append(os.open(self._folder, os.O_RDONLY))
-        for descriptor in descriptors:
-            os.fsync(descriptor)
-            os.close(descriptor)
 
 
 if __name__ == "__main__":

@@ -58,9 +58,14 @@ def echo(redis_url: str, prefix: str, *, writers: int, seconds: float) -> lean_w
 def answering(redis_url: str, prefix: str) -> Iterator[None]:
     """Whatever is submitted for `ECHO_TABLE` is answered meanwhile."""
     stream = StreamNames(prefix).intents(shard_of(ECHO_TABLE, shards=SHARDS_DEFAULT))
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.bench.echo", redis_url, stream], cwd=PROJECT, stdout=subprocess.PIPE
-    )
+    with answering_program("tests.bench.echo", redis_url, stream):
+        yield
+
+
+@contextmanager
+def answering_program(module: str, *arguments: str) -> Iterator[None]:
+    """A program of this folder runs meanwhile, from when it says that it is ready."""
+    process = subprocess.Popen([sys.executable, "-m", module, *arguments], cwd=PROJECT, stdout=subprocess.PIPE)
     try:
         assert process.stdout is not None
         assert process.stdout.readline().strip() == b"ready"

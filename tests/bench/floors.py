@@ -1,16 +1,25 @@
-"""Row `floors`: how near firn is to what the machine allows, where a commit is a swap of its own.
+"""Row `floors`: how near firn is to what the machine allows.
 
-Beside firn stand commits with the same files and requests and nothing between them (`tests.bench.bare_commits`). A
-target that they do not reach is one that no change to firn can reach there.
+Beside firn stand commits with the same files and requests and nothing between them (`tests.bench.bare_commits`), and
+batches of them for the same writers (`tests.bench.bare_batches`). A target that they do not reach is one that no change
+to firn can reach there.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
-from tests.bench import bare_commits, lean_writers
+import msgspec
+import redis
+
+from firn.model.sharding import shard_of
+from firn.storage.intent_streams import SHARDS_DEFAULT
+from tests.bench import backlog, bare_batches, bare_commits, lean_writers
 from tests.bench.deployment import Deployment, deployment, run_program
+from tests.bench.echo_ceiling import answering_program
 from tests.bench.measurement import Measurement, measured, median
 from tests.bench.options import Options
 
@@ -51,7 +60,57 @@ def floors(options: Options) -> list[Measurement]:
             peer=sum(len(bare.latencies_ms) for bare in bare_many) / options.seconds, peer_name=PEER, target=None,
             n=many.committed, note=_note(small, *bare_many), failures=many.failures,
         ),
+        _closed_loop(options),
+        _backlog(options),
     ]  # fmt: skip
+
+
+def _closed_loop(options: Options) -> Measurement:
+    """64 writers on one table, and the same with bare batches of all of them."""
+    table = "bench.floor_loop"
+    with deployment() as firn:
+        ours = firn.drive(table, writers=LANES, seconds=options.seconds)
+        location, sizes = firn.locations[table], _sizes(Path(firn.locations[table]))
+        with _bare_batches(firn, table, batch=LANES, sizes=sizes):
+            bare = firn.drive_all([(table, location)], writers=LANES, seconds=options.seconds)
+    assert not bare.failures, bare.first_failure
+    note = f"p50 {median(ours.latencies_ms):.1f} and {median(bare.latencies_ms):.1f} ms; {_list(sizes)}"
+    return measured(
+        "floor-writers-64", value=ours.rate, unit="commits/s", peer=bare.rate,
+        peer_name=f"{PEER}, once for {LANES} commits", target=None, n=ours.committed, note=note,
+        failures=ours.failures,
+    )  # fmt: skip
+
+
+def _backlog(options: Options) -> Measurement:
+    """A backlog, and the same intents drained by bare batches of as many as firn's had."""
+    with deployment() as firn, redis.Redis.from_url(firn.redis_url, socket_timeout=60) as client:
+        ours = backlog.backlog_of(firn, options)
+        batch, sizes = round(firn.daemon.intents_per_batch()), _sizes(Path(firn.locations[backlog.TABLE]))
+        replies, templates = backlog.templates_of(firn.locations[backlog.TABLE], options, encoded=False)
+        firn.daemon.stop()
+        waiting = backlog.queue_up(client, backlog.stream_of(), backlog.intents_of(templates, options.intents))
+        backlog.until_rewritten(client)
+        with _bare_batches(firn, backlog.TABLE, batch=batch, sizes=sizes):
+            seconds, failures = backlog.drain(client, replies, waiting)
+    assert not failures
+    return measured(
+        "floor-backlog", value=ours.rate, unit="intents/s", peer=options.intents / seconds,
+        peer_name=f"{PEER}, once for {batch} intents", target=None, n=options.intents, note=_list(sizes),
+        failures=ours.failures,
+    )  # fmt: skip
+
+
+@contextmanager
+def _bare_batches(firn: Deployment, table: str, *, batch: int, sizes: tuple[int, ...]) -> Iterator[None]:
+    """Instead of the daemon, bare batches answer what is submitted for a table."""
+    firn.daemon.stop()
+    plan = bare_batches.Plan(
+        redis_url=firn.redis_url, hosts=firn.zookeeper_hosts, folder=str(firn.folder / "bare"),
+        shard=shard_of(table, shards=SHARDS_DEFAULT), batch=batch, sizes=sizes,
+    )  # fmt: skip
+    with answering_program("tests.bench.bare_batches", msgspec.json.encode(plan).decode()):
+        yield
 
 
 def _one_table(
@@ -69,7 +128,11 @@ def _note(sizes: tuple[int, ...], *bare: bare_commits.Result) -> str:
     stages = ", ".join(
         f"{stage} {sum(one.stages_ms[stage] for one in bare) / len(bare):.2f}" for stage in bare_commits.STAGES
     )
-    return f"files of {', '.join(f'{size:,}' for size in sizes)} bytes a commit, each synced; bare: {stages} ms"
+    return f"{_list(sizes)}; bare: {stages} ms"
+
+
+def _list(sizes: tuple[int, ...]) -> str:
+    return f"files of {', '.join(f'{size:,}' for size in sizes)} bytes a commit, each synced"
 
 
 def _sizes(location: Path) -> tuple[int, ...]:
