@@ -33,14 +33,12 @@ class Gathering:
     def __init__(self) -> None:
         self._expected = 0
         self._ends_at = 0.0
-        self._ended_at = -WAIT_S_MAX
         self._passes = 0
         self._next_passes = 1
 
     def batch_ended(self, *, began_at: float, now: float, answered: int, queued: int) -> None:
-        """A batch with `answered` intents is done, and `queued` others came meanwhile, or are coming."""
+        """A batch with `answered` intents is done, and `queued` others came meanwhile, or are being read."""
         self._expected = min(answered + queued, ENOUGH)
-        self._ended_at = now
         self._ends_at = now + min(WAIT_S_MAX, PART * (now - began_at))
         if queued >= MOST * self._expected:
             self._expected = 0
@@ -48,21 +46,14 @@ class Gathering:
             self._passes -= 1
             self._expected = 0
 
-    def wait_s(self, *, queued: int, now: float, coming: int = 0) -> float:
-        """How long to wait at most for more than the `queued`; 0 when the next batch is to begin.
-
-        Those `coming` have been taken and are being read: they are waited for in any case, unless there are enough.
-        """
-        if coming and queued < ENOUGH:
-            return max(0.0, self._ended_at + WAIT_S_MAX - now)
+    def wait_s(self, *, queued: int, now: float) -> float:
+        """How long to wait at most for more than the `queued`; 0 when the next batch is to begin."""
         return 0.0 if queued >= self._expected else max(0.0, self._ends_at - now)
 
     def waited(self, *, found: int, queued: int) -> None:
         """A wait is over that began with `found` intents and ended with `queued`."""
         missing = self._expected - found
         self._expected = 0
-        if missing <= 0:  # it was for those who were coming
-            return
         if queued - found < WORTH * missing:
             self._passes = self._next_passes
             self._next_passes = min(2 * self._next_passes, PASSES_MAX)

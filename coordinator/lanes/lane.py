@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 import structlog
 
-from firn.coordinator.lanes.gathering import Gathering
+from firn.coordinator.lanes.gathering import ENOUGH, Gathering
 from firn.coordinator.lanes.lane_lock import LaneLock
 from firn.coordinator.lanes.lane_queue import LaneQueue
 from firn.coordinator.lanes.paused_tables import TablePausedError
@@ -31,6 +31,9 @@ BACKOFF_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 """Waits after a failure that says nothing about the intents (a server does not answer)."""
 FAILURES_PER_WARNING = 10
 """A batch that waits says so at once, then every 20 s or so: a server that is away must not fill the log."""
+
+READING_S_MAX = 0.02
+"""How long a batch waits for intents that are being read: a page takes a fraction of it."""
 
 
 class AtWork(msgspec.Struct, frozen=True, kw_only=True):
@@ -177,22 +180,25 @@ class Lane:
                 await asyncio.wait_for(self._retired.wait(), wait_s)
 
     async def _gather(self) -> None:
-        """Let those come back who have just been answered."""
+        """Let those come back who have just been answered, and those be read whose reading has begun."""
         found = len(self._queue)
+        if await self._more_come(lambda: self._gathering.wait_s(queued=len(self._queue), now=time.monotonic())):
+            self._gathering.waited(found=found, queued=len(self._queue))
+        # Not those who come later: while many come all the time, there would be no end to it.
+        wanted = min(len(self._queue) + self._coming(), ENOUGH)
+        ends_at = time.monotonic() + READING_S_MAX
+        await self._more_come(lambda: ends_at - time.monotonic() if len(self._queue) < wanted else 0.0)
+
+    async def _more_come(self, wait_s: Callable[[], float]) -> bool:
+        """Wait as long as `wait_s` says, which is asked anew whenever something comes; whether that was at all."""
         waited = False
-        while (wait_s := self._wait_s()) > 0:
-            if self._retired.is_set():
-                return
+        while not self._retired.is_set() and (for_s := wait_s()) > 0:
             waited = True
             self._arrived.clear()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(wait_s):
+                async with asyncio.timeout(for_s):
                     await self._arrived.wait()
-        if waited:
-            self._gathering.waited(found=found, queued=len(self._queue))
-
-    def _wait_s(self) -> float:
-        return self._gathering.wait_s(queued=len(self._queue), coming=self._coming(), now=time.monotonic())
+        return waited
 
     async def _wait(self) -> None:
         """Until something comes; the lock is given up after a while, and at once when another waits for it."""

@@ -72,7 +72,7 @@ class Lanes:
 
     @contextlib.contextmanager
     def awaiting(self, tables: Counter[str | None]) -> Iterator[None]:
-        """So many intents of each table are being read meanwhile: a batch that would begin without them waits a little.
+        """So many intents of each table are being read meanwhile: a batch that would begin without them waits for them.
 
         For the event loop: what is put before it goes on is in its lane when the lane looks.
         """

@@ -56,26 +56,8 @@ def test_the_few_who_are_not_back_yet_are_not_waited_for():
     assert gathering.wait_s(queued=int(64 * MOST), now=100.0) > 0
 
 
-def test_those_who_are_being_read_are_waited_for_unless_there_are_enough():
-    gathering = Gathering()
-    assert gathering.wait_s(queued=1, coming=5, now=100.0) == 0, "no batch has ended lately"
-    ended(gathering, answered=8, queued=8)
-    assert gathering.wait_s(queued=16, coming=1, now=100.001) == pytest.approx(WAIT_S_MAX - 0.001)
-    assert gathering.wait_s(queued=ENOUGH, coming=1, now=100.001) == 0
-    assert gathering.wait_s(queued=16, coming=0, now=100.001) == 0
-    assert gathering.wait_s(queued=1, coming=1, now=100.0 + WAIT_S_MAX) == 0
-
-
-def test_waiting_for_those_who_are_being_read_is_never_in_vain():
-    gathering = Gathering()
-    ended(gathering, answered=1, queued=63)
-    gathering.waited(found=63, queued=63)
-    ended(gathering)
-    assert gathering.wait_s(queued=8, now=100.0) > 0
-
-
 async def test_a_batch_waits_for_what_is_being_read(monkeypatch):
-    monkeypatch.setattr("firn.coordinator.lanes.gathering.WAIT_S_MAX", 60.0)
+    monkeypatch.setattr("firn.coordinator.lanes.lane.READING_S_MAX", 60.0)
     bench = Workbench()
     async with bench.daemon() as daemon:
         await bench.commit(create())
@@ -90,6 +72,23 @@ async def test_a_batch_waits_for_what_is_being_read(monkeypatch):
         assert isinstance(await bench.outcome(first), Committed)
         assert isinstance(await bench.outcome(second), Committed)
         assert len(await bench.journal()) == decided + 1
+
+
+async def test_a_batch_does_not_wait_for_those_whose_reading_begins_later(monkeypatch):
+    monkeypatch.setattr("firn.coordinator.lanes.lane.READING_S_MAX", 60.0)
+    bench = Workbench()
+    async with bench.daemon() as daemon:
+        await bench.commit(create())
+        first, second, third = append("a"), append("b"), append("c")
+        with daemon.lanes.awaiting(Counter({first.table: 1})):
+            await bench.send(first)
+            await until(lambda: daemon.lanes.depths.get(first.table) == 1)
+        with daemon.lanes.awaiting(Counter({first.table: 1})):
+            await bench.send(second)
+            async with asyncio.timeout(30):
+                assert isinstance(await bench.outcome(first), Committed)
+                assert isinstance(await bench.outcome(second), Committed)
+        assert isinstance(await bench.commit(third), Committed)
 
 
 def passes_after(gathering: Gathering, *, found: int, queued: int) -> int:

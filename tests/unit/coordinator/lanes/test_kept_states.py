@@ -186,9 +186,10 @@ class Counting(MemoryFiles):
 
 
 async def ended_lane(daemon: Daemon) -> None:
-    """Wait until the table's lane has ended."""
+    """Wait until the table's lane has ended, and what it knew is put away."""
+    kept = daemon.lanes._shop.kept
     async with asyncio.timeout(10):
-        while daemon.lanes.tables():  # noqa: ASYNC110 - nothing tells
+        while daemon.lanes.tables() or not kept._away:  # noqa: ASYNC110 - nothing tells
             await asyncio.sleep(0.02)
 
 
