@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from firn.model.errors import InvalidSchema
+from firn.model.spelling import did_you_mean
 
 TYPE_DEPTH_MAX: Final = 64
 """Levels of nesting accepted when reading a schema: deeper input is refused, not recursed into."""
@@ -177,6 +178,13 @@ _BY_NAME: Final[Mapping[str, PrimitiveType]] = {
     )
 }  # fmt: skip
 
+_ELSEWHERE: Final = {
+    "bigint": "long", "bool": "boolean", "bytes": "binary", "char": "string", "datetime": "timestamp",
+    "int32": "int", "int64": "long", "integer": "int", "numeric": "decimal(38, 0)", "real": "float", "smallint": "int",
+    "str": "string", "text": "string", "tinyint": "int", "varbinary": "binary", "varchar": "string",
+}  # fmt: skip
+"""What SQL, Arrow and Python call types, and their names here."""
+
 V3_TYPES: Final = frozenset({"timestamp_ns", "timestamptz_ns", "unknown", "variant"})
 """Names of primitives that need format version 3 (geometry and geography do too)."""
 
@@ -222,7 +230,19 @@ def type_from_text(text: str, *, where: str = "type") -> Type:
         return GeometryType(_crs(found[1], text, where))
     if found := _GEOGRAPHY.fullmatch(text):
         return GeographyType(_crs(found[1], text, where), _algorithm(found[2], where))
-    raise InvalidSchema(f"unknown type {text[:80]!r}", where=where)
+    raise InvalidSchema(f"unknown type {text[:80]!r}", where=where, hint=_meant(text))
+
+
+def _meant(text: str) -> str:
+    """What to write instead of a type that there is not."""
+    name = text.partition("(")[0].strip().lower()
+    elsewhere = _ELSEWHERE.get(name)
+    if elsewhere is not None:
+        return f"did you mean {elsewhere!r}?"
+    return (
+        did_you_mean(name, _BY_NAME)
+        or f"there are {', '.join(_BY_NAME)}, decimal(9, 2), fixed[16], geometry, geography"
+    )
 
 
 def _decimal(precision: int, scale: int, where: str) -> DecimalType:

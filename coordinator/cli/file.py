@@ -116,6 +116,8 @@ def overwrite(
     **options: Any,
 ) -> Intent:
     """Replace what a filter matches, or named files, by other files (copy-on-write)."""
+    if not (paths or row_filter or removed):
+        raise click.UsageError("nothing to do: give --where or --remove, and the files to add, if any")
     seen = view_of(reach, table)
     return MAKE.overwrite(
         table,

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from firn.model.errors import InvalidInput
 from firn.model.schema import Schema
+from firn.model.spelling import did_you_mean
 from firn.model.transforms import UnknownTransform, default_name, parse_transform
 from firn.model.types import TYPE_DEPTH_MAX, type_from_text
 
@@ -29,6 +30,8 @@ _ALIAS: Final = re.compile(r"(.+?)\s+as\s+(\S+)", re.IGNORECASE | re.DOTALL)
 _ORDERED: Final = re.compile(
     r"(?P<key>.+?)(?:\s+(?P<direction>asc|desc))?(?:\s+nulls[\s-]+(?P<nulls>first|last))?", re.IGNORECASE | re.DOTALL
 )
+COLUMNS_LISTED_MAX: Final = 20
+
 _PLURALS: Final = {"years": "year", "months": "month", "days": "day", "hours": "hour"}
 
 
@@ -180,18 +183,25 @@ def _key(text: str, schema: Schema, *, where: str) -> tuple[str, int, str]:
         return "identity", plain.field_id, _unquoted(text)
     call = _CALL.fullmatch(text)
     if call is None:
-        raise InvalidInput(f"there is no column {text!r}", where=where)
+        raise _no_column(text, schema, where=where)
     name = _PLURALS.get(call[1].lower(), call[1].lower())
     column_name = _unquoted(call[3])
     column = schema.find_field(column_name)
     if column is None:
-        raise InvalidInput(f"there is no column {column_name!r}", where=where)
+        raise _no_column(column_name, schema, where=where)
     if (name in {"bucket", "truncate"}) != (call[2] is not None):
         raise InvalidInput(
             f"{name} {'needs a width' if call[2] is None else 'takes the column only'}", where=where,
             hint="bucket(16, id), truncate(4, name), day(ts)",
         )  # fmt: skip
     return (name if call[2] is None else f"{name}[{call[2]}]"), column.field_id, column_name
+
+
+def _no_column(name: str, schema: Schema, *, where: str) -> InvalidInput:
+    names = [field.name for field in schema.fields]
+    listed = ", ".join(names[:COLUMNS_LISTED_MAX]) + (", …" if names[COLUMNS_LISTED_MAX:] else "")
+    hint = did_you_mean(name, names) or f"there are {listed or 'none'}; written as: id, day(ts), bucket(16, id)"
+    return InvalidInput(f"there is no column {name!r}", where=where, hint=hint)
 
 
 def _unquoted(name: str) -> str:

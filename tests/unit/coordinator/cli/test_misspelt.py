@@ -79,3 +79,11 @@ async def test_events_of_a_table_are_found_behind_those_of_others() -> None:
         none = await bench.firn("events", "--table", "db.nope")
     assert [line.split()[3] for line in found.out.splitlines()] == [TABLE]
     assert (none.code, none.out) == (0, "no events of db.nope\n")
+
+
+async def test_an_overwrite_of_nothing_by_nothing_is_a_slip_and_nothing_is_sent() -> None:
+    bench = CliBench()
+    said = await bench.firn("file", "overwrite", TABLE)
+    assert said.code == 2
+    assert "give --where or --remove" in said.err
+    assert bench.redis.streams == {}
