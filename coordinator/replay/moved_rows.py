@@ -6,8 +6,9 @@ another is in the partitions of both, and has a value of every column that both 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
 
 from firn.coordinator.replay.touched_partitions import TouchedPartitions
 from firn.model.datafile import DataFile
@@ -18,12 +19,14 @@ from firn.model.expressions.metrics_inclusive import facts_of_column
 from firn.model.expressions.predicates import BoundReference
 from firn.model.manifest import ManifestEntry
 from firn.model.metadata import TableMetadata
+from firn.model.partitioning import PartitionSpec
+from firn.model.transforms import UnknownTransform
 from firn.model.types import UUID
 
 COMPARISONS_MAX: Final = 100_000
 """Files with partitions, and columns of two files, that are compared for one rewrite.
 
-Past it, rows may have gone from any file to any other: more is refused then, never less.
+Past it, rows may have gone between any files whose partitions agree: more is refused then, never less.
 """
 
 
@@ -42,14 +45,21 @@ class MovedRows:
         self._columns = columns
         self._rewritten = [entry for entry in rewritten if entry.data_file.record_count]
         self._added = [file for file in added if file.record_count]
+        self._near = _ByPartition(metadata, self._rewritten)
         self._partitions: dict[PartitionKey, TouchedPartitions] = {}
         self._facts: dict[str, dict[int, ColumnFacts]] = {}
         self._sources: dict[str, dict[str, ManifestEntry]] = {}
+        self._targets: dict[str, list[DataFile]] | None = None
         self._compared = 0
 
     def targets(self, source: DataFile) -> list[DataFile]:
         """The added files that may have rows of a rewritten one: none where all of its rows had been deleted."""
-        return [target for target in self._added if source.file_path in self._sources_of(target)]
+        if self._targets is None:
+            self._targets = {}
+            for target in self._added:
+                for path in self._sources_of(target):
+                    self._targets.setdefault(path, []).append(target)
+        return self._targets.get(source.file_path, [])
 
     def sources(self, target: DataFile) -> list[ManifestEntry]:
         """The rewritten files that rows of an added one may be from."""
@@ -66,22 +76,26 @@ class MovedRows:
     def _sources_of(self, target: DataFile) -> dict[str, ManifestEntry]:
         found = self._sources.get(target.file_path)
         if found is None:
-            near = [entry for entry in self._rewritten if self._may_share(entry.data_file, target)]
+            near = [entry for entry in self._near.of(target) if self._may_share(entry.data_file, target)]
             # Its rows are from somewhere: if it can have them from no file, what the files say of themselves is wrong.
             found = {entry.data_file.file_path: entry for entry in near or self._rewritten}
             self._sources[target.file_path] = found
         return found
 
     def _may_share(self, source: DataFile, target: DataFile) -> bool:
-        """Whether some row may be in both files."""
+        """Whether some row may be in both files, whose partitions agree in the fields that both have."""
         if self._compared >= COMPARISONS_MAX:
             return True
-        if not self._may_be_in_partition(source, target) or not self._may_be_in_partition(target, source):
+        if source.spec_id != target.spec_id and not (
+            self._may_be_in_partition(source, target) and self._may_be_in_partition(target, source)
+        ):
             return False
-        measured = _measured(source) & _measured(target)
-        self._compared += len(measured)
-        columns = (column for i in measured if (column := self._columns.by_id(i)) is not None)
-        return all(self._shared(column, source, target) is not None for column in columns)
+        for field_id in _measured(source) & _measured(target):
+            column = self._columns.by_id(field_id)
+            self._compared += 1
+            if column is not None and self._shared(column, source, target) is None:
+                return False
+        return True
 
     def _may_be_in_partition(self, file: DataFile, other: DataFile) -> bool:
         """Whether rows of one file may be in the partition of the other."""
@@ -105,3 +119,50 @@ def _measured(file: DataFile) -> set[int]:
     """The columns that a file has metrics of."""
     maps = (file.lower_bounds, file.upper_bounds, file.null_value_counts, file.nan_value_counts)
     return {field_id for values in maps for field_id in values or ()}
+
+
+class _ByPartition:
+    """Data files by the values of their partition fields, asked for those whose partitions agree with another file's.
+
+    Fields of two specs are the same where they transform the same column in the same way, whatever their names are.
+    """
+
+    def __init__(self, metadata: TableMetadata, entries: Sequence[ManifestEntry]) -> None:
+        self._fields = {spec.spec_id: _fields(spec) for spec in metadata.partition_specs}
+        self._of_spec: dict[int, list[ManifestEntry]] = {}
+        for entry in entries:
+            self._of_spec.setdefault(entry.data_file.spec_id, []).append(entry)
+        self._found: dict[tuple[int, tuple[_Field, ...]], dict[tuple[Any, ...], list[ManifestEntry]]] = {}
+
+    def of(self, file: DataFile) -> Iterator[ManifestEntry]:
+        """The files that may have rows in common with a file, as far as the fields say that both have."""
+        theirs = self._fields[file.spec_id]
+        for spec_id, entries in self._of_spec.items():
+            same = tuple(field for field in self._fields[spec_id] if field in theirs)
+            groups = self._found.get((spec_id, same))
+            if groups is None:
+                groups = self._found[spec_id, same] = {}
+                for entry in entries:
+                    groups.setdefault(self._values(entry.data_file, same), []).append(entry)
+            yield from groups.get(self._values(file, same), ())
+
+    def _values(self, file: DataFile, fields: Sequence[_Field]) -> tuple[Any, ...]:
+        at = self._fields[file.spec_id]
+        return tuple([_comparable(file.partition[at[field]]) for field in fields])
+
+
+_Field = tuple[int, str]
+"""What a partition field does: the column, and the transform."""
+
+
+def _fields(spec: PartitionSpec) -> dict[_Field, int]:
+    """The fields of which equal rows have equal values, with their places in the tuple."""
+    return {
+        (field.source_ids[0], str(field.parsed_transform)): at
+        for at, field in enumerate(spec.fields)
+        if not isinstance(field.parsed_transform, UnknownTransform)
+    }
+
+
+def _comparable(value: Any) -> Any:
+    return "NaN" if isinstance(value, float) and math.isnan(value) else value

@@ -89,7 +89,7 @@ async def test_rows_may_have_moved_anywhere_where_there_is_too_much_to_compare(m
         await table.commit(table.delta(base, in_region(table.equality(3))))
         compacted = [in_region(table.data((3, "eu"))), in_region(table.data((3, "us")), "us")]
         kept = table.replace(base, [old, new], compacted, data_sequence_number=planned.sequence_number)
-        assert (await table.refused(kept)).rule == "new-deletes"
+        assert (await table.refused(kept)).rule == "wrong-sequence-number"
 
 
 async def test_equality_deletes_of_an_unpartitioned_spec_reach_rows_that_keep_their_age_wherever_they_go() -> None:
