@@ -9,7 +9,7 @@ work no file is read. Nothing is ever forgotten: a duplicate gets its first outc
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Final
@@ -19,7 +19,8 @@ import msgspec
 from firn.coordinator.journal.decided_ids import ListedIds, timed_ids
 from firn.coordinator.journal.ids_ahead import IdsAhead
 from firn.coordinator.journal.landmarks import LANDMARKS_MAX, Landmarks, landmarks_of
-from firn.model.errors import CorruptFile
+from firn.coordinator.journal.writers import LastEpoch, StreamingWriters
+from firn.model.errors import CorruptFile, InvalidInput, NotFound
 from firn.model.identifiers import intent_id_ms
 from firn.model.journal import Checkpoint, Decided, Segment
 from firn.model.landmark import Landmark
@@ -80,8 +81,7 @@ class Decisions:
         """No id that any checkpoint lists does."""
         self._last_read: tuple[str, dict[str, Known]] | None = None
         self._segments_since = 0
-        # An ordered one: the first of a plain dict is looked for among all that were deleted before it.
-        self._writers: OrderedDict[str, tuple[int, str, str]] = OrderedDict()
+        self._writers = StreamingWriters(writers_max=self._limits.writers_max)
         self.landmarks = Landmarks(look_back=self._landmark_before)
         self._new_landmarks: dict[str, Landmark] = {}
 
@@ -97,16 +97,16 @@ class Decisions:
         fresh: list[Segment] = []
         start: Segment | None = None
         for segment in self._journal.walk(head, until=self.head):
+            if self.head is not None and segment.batch.sequence <= self.sequence:
+                raise CorruptFile(
+                    segment.location,
+                    f"begins a journal of its own: {self.head}, which this daemon has folded, is not in it",
+                )
             if self.head is None and segment.checkpoint is not None:
                 start = segment
                 break
             fresh.append(segment)
         fresh.reverse()
-        if self.head is not None and fresh and fresh[0].batch.previous_segment != self.head:
-            raise CorruptFile(
-                fresh[0].location,
-                f"begins a journal of its own: {self.head}, which this daemon has folded, is not in it",
-            )
         if start is not None and start.checkpoint is not None:
             self._restore(start, start.checkpoint)
         for segment in fresh:
@@ -131,7 +131,7 @@ class Decisions:
             self.last_checkpoint = part.location
             for key, landmark in (*record.landmarks.items(), *landmarks_of(part)):
                 self.landmarks.put(key, landmark)
-        self._writers = OrderedDict(checkpoint.writers)
+        self._writers = StreamingWriters(checkpoint.writers, writers_max=self._limits.writers_max)
         self.head = segment.location
         self.sequence = segment.batch.sequence
 
@@ -141,8 +141,7 @@ class Decisions:
         for decided in segment.decided:
             self._recent[decided.intent_id] = Known(decided.digest, segment.location)
             self.newest_entry_ms = max(self.newest_entry_ms, decided.entry_ms)
-            if decided.writer is not None and decided.writer_sequence is not None:
-                self._remember_writer(decided, segment.location)
+            self._writers.note(decided, segment.location)
         for key, landmark in landmarks_of(segment):
             self.landmarks.put(key, landmark)
             self._new_landmarks[key] = landmark
@@ -151,7 +150,7 @@ class Decisions:
         self.sequence = segment.batch.sequence
         if segment.checkpoint is not None:
             if segment.batch.renamed_from is not None:
-                self._writers.update(segment.checkpoint.writers)
+                self._writers = StreamingWriters(segment.checkpoint.writers, writers_max=self._limits.writers_max)
             self.newest_entry_ms = max(self.newest_entry_ms, segment.checkpoint.newest_entry_ms)
             self._remember_listed(segment, segment.checkpoint)
             self.last_checkpoint = segment.location
@@ -175,7 +174,7 @@ class Decisions:
             checkpoint,
             segments=segments,
             intents=(*((i, known.digest, index[known.segment]) for i, known in carried), *own),
-            writers={**checkpoint.writers, **self._writers},
+            writers=checkpoint.writers | self._writers.together_with((), segment=""),
             newest_entry_ms=max(checkpoint.newest_entry_ms, self.newest_entry_ms),
         )
 
@@ -236,18 +235,6 @@ class Decisions:
         if segment.checkpoint is None:
             raise CorruptFile(location, "is named as a checkpoint of the journal, but holds none")
         return segment, segment.checkpoint
-
-    def _remember_writer(self, decided: Decided, segment: str) -> None:
-        assert decided.writer is not None
-        assert decided.writer_sequence is not None
-        if decided.outcome.__struct_config__.tag != "committed":
-            return  # a refused epoch may be tried again under the same number
-        known = self._writers.pop(decided.writer, None)
-        if known is None or known[0] <= decided.writer_sequence:
-            known = (decided.writer_sequence, decided.intent_id, segment)
-        self._writers[decided.writer] = known  # re-inserted at the end: the first is the longest silent
-        if len(self._writers) > self._limits.writers_max:
-            self._writers.popitem(last=False)
 
     def is_new(self, intent_id: str) -> bool:
         """Whether memory alone tells that the intent was never decided."""
@@ -314,10 +301,13 @@ class Decisions:
         return None
 
     def _landmark_before(self, key: str) -> Landmark | None:
-        """The newest landmark of a key that a checkpoint knows."""
+        """The newest landmark of a key that a checkpoint knows, as far back as they can be read."""
         location = self.last_checkpoint
         for _ in range(LANDMARK_CHECKPOINTS_MAX):
-            segment = None if location is None else self._journal.read(location)
+            try:
+                segment = None if location is None else self._journal.read(location)
+            except (CorruptFile, InvalidInput, NotFound):
+                return None  # a courtesy: it must not cost those in the same batch their outcomes
             if segment is None or segment.checkpoint is None:
                 return None
             found = (segment.checkpoint.landmarks | dict(landmarks_of(segment))).get(key)
@@ -337,9 +327,9 @@ class Decisions:
                 return record
         raise CorruptFile(location, f"should hold the decision on intent {intent_id}")
 
-    def last_of_writer(self, writer: str) -> tuple[int, str, str] | None:
+    def last_of_writer(self, writer: str) -> LastEpoch | None:
         """Newest committed sequence number of a streaming writer, its intent id and segment."""
-        return self._writers.get(writer)
+        return self._writers.last_of(writer)
 
     def checkpoint_due(self, coming: int) -> bool:
         """Whether a segment with `coming` decisions should carry a checkpoint."""
@@ -356,20 +346,10 @@ class Decisions:
         entries = [*recent, *((d.intent_id, d.digest, location) for d in decided)]
         segments = list(dict.fromkeys(segment for _, _, segment in entries))
         index = {segment: position for position, segment in enumerate(segments)}
-        writers = dict(self._writers)
-        for d in decided:
-            if (
-                d.writer is not None
-                and d.writer_sequence is not None
-                and d.outcome.__struct_config__.tag == "committed"
-            ):
-                known = writers.get(d.writer)
-                if known is None or known[0] <= d.writer_sequence:
-                    writers[d.writer] = (d.writer_sequence, d.intent_id, location)
         return Checkpoint(
             segments=tuple(segments),
             intents=tuple((intent_id, digest, index[segment]) for intent_id, digest, segment in entries),
-            writers=writers,
+            writers=self._writers.together_with(decided, location),
             newest_entry_ms=max([self.newest_entry_ms, *(d.entry_ms for d in decided)]),
             older_id_ms=self._listed_ms,
             landmarks=dict(list(self._new_landmarks.items())[-LANDMARKS_MAX:]),

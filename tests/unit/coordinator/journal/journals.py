@@ -8,7 +8,7 @@ from firn.coordinator.journal.decisions import Decisions
 from firn.model.identifiers import uuid7
 from firn.model.journal import Batch, Decided, Segment
 from firn.model.limits import Limits
-from firn.model.outcome import Rejected
+from firn.model.outcome import Committed, Rejected
 from firn.storage.journal import JournalFiles, pack_segment, segment_location
 from firn.storage.memory_files import MemoryFiles
 
@@ -41,8 +41,12 @@ class Journal:
         """Another daemon's fold, which has read nothing yet."""
         return Decisions(JournalFiles(self.files, bytes_max=2**20), limits=self.limits)
 
-    def segment(self, ids: Sequence[str], *, entry_ms: int = 0) -> Segment:
-        """The next segment, made when the intents were queued and not written yet."""
+    def segment(self, ids: Sequence[str], *, entry_ms: int = 0, epoch: tuple[str, int] | None = None) -> Segment:
+        """The next segment, made when the intents were queued and not written yet.
+
+        All are refused, or the `epoch` of a writer, with its sequence number, is committed.
+        """
+        writer, writer_sequence = epoch or (None, None)
         at = self.folded.sequence + 1
         location = segment_location(self.table, sequence=at, token="token")
         batch = Batch(
@@ -52,7 +56,11 @@ class Journal:
         decided = tuple(
             Decided(
                 intent_id=one, digest=f"digest of {one}", operation="append", entry="e/0/0-0", entry_ms=entry_ms,
-                outcome=Rejected(intent_id=one, table="db.events", rule="r", message="m", hint="fix"),
+                outcome=(
+                    Rejected(intent_id=one, table="db.events", rule="r", message="m", hint="fix") if epoch is None
+                    else Committed(intent_id=one, table="db.events", batch="b", latency_ms=0.0)
+                ),
+                writer=writer, writer_sequence=writer_sequence,
             )
             for one in ids
         )  # fmt: skip
@@ -60,9 +68,9 @@ class Journal:
         checkpoint = self.folded.checkpoint_with(decided, location=location) if due else None
         return Segment(location=location, batch=batch, decided=decided, checkpoint=checkpoint)
 
-    def decide(self, ids: Sequence[str], *, entry_ms: int = 0) -> None:
+    def decide(self, ids: Sequence[str], *, entry_ms: int = 0, epoch: tuple[str, int] | None = None) -> None:
         """Write the next segment and fold it."""
-        segment = self.segment(ids, entry_ms=entry_ms)
+        segment = self.segment(ids, entry_ms=entry_ms, epoch=epoch)
         self.files.create(segment.location, pack_segment(segment))
         self.folded.add(segment)
 

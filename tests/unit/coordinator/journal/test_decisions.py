@@ -332,3 +332,48 @@ def test_a_fold_that_is_far_behind_starts_from_the_last_checkpoint():
     assert len(journal.files.seen) < 40  # the checkpoints, whose ids memory has room for
     later = [id_at((1 + at) * HOUR_MS, 1_000 + at) for at in range(100)]
     assert [one for one in (*ids, *later) if behind.is_new(one) or behind.find(one) is None] == []
+
+
+def test_a_journal_that_is_not_the_folded_one_is_refused_without_reading_all_of_it():
+    """As after a pointer was put back by hand, or made of another journal of the name."""
+    journal, _ = journal_of(40)
+    other = Journal(limits=Limits())
+    other.files = journal.files
+    for at in range(journal.folded.sequence + 2):
+        segment = other.segment([id_at(at, 5_000 + at)])
+        segment = msgspec.structs.replace(segment, location=segment.location.replace("token", "other"))
+        other.files.create(segment.location, pack_segment(segment))
+        other.folded.add(segment)
+    journal.files.seen.clear()
+    with pytest.raises(CorruptFile, match="begins a journal of its own"):
+        journal.folded.catch_up(other.folded.head)
+    assert len(journal.files.seen) == 3
+    earlier = JournalFiles(journal.files, bytes_max=2**20).read(str(journal.folded.head)).batch.previous_segment
+    journal.files.seen.clear()
+    with pytest.raises(CorruptFile, match="begins a journal of its own"):
+        journal.folded.catch_up(earlier)
+    assert len(journal.files.seen) == 1
+
+
+@pytest.mark.parametrize("reopened", [False, True])
+def test_the_writer_that_is_forgotten_is_the_one_that_was_silent_for_longest(reopened):
+    """Also behind a checkpoint, in which one of them committed: an epoch of its own would be taken again."""
+    journal = Journal(limits=Limits(writers_max=3))
+    for at, writer in enumerate(["a", "b", "c", "a", "d"]):  # the fourth segment has the checkpoint
+        journal.decide([id_at(at, at)], epoch=(writer, at))
+        if at == 3 and reopened:
+            head, journal.folded = journal.folded.head, journal.opened()
+            journal.folded.catch_up(head)
+    assert journal.folded.last_of_writer("a") is not None
+    assert journal.folded.last_of_writer("b") is None
+    assert journal.folded.last_of_writer("d") is not None
+
+
+def test_a_checkpoint_has_as_many_writers_as_memory():
+    """A batch may be of more writers than there is room for."""
+    journal = Journal(limits=Limits(writers_max=2))
+    for at in range(4):
+        journal.decide([id_at(at, at)], epoch=(f"w{at}", 1))
+    segment = JournalFiles(journal.files, bytes_max=2**20).read(str(journal.folded.head))
+    assert segment.checkpoint is not None
+    assert list(segment.checkpoint.writers) == ["w2", "w3"]

@@ -48,9 +48,11 @@ class Checkpoints:
         """Every id, with the checkpoint that lists it."""
         return ((location, one) for location, ids in self.listed.items() for one in ids)
 
-    def assert_finds_all(self) -> None:
-        """Nothing that is listed is taken for new, and each place is told where memory covers it."""
+    def assert_finds_all(self, *, after_ms: int = -1) -> None:
+        """Nothing that is listed after then is taken for new, and each place is told where memory covers it."""
         for location, (made_ms, one) in self.all():
+            if made_ms <= after_ms:
+                continue
             assert not self.kept.is_new(one, made_ms)
             assert location in self.kept.places_of(one, made_ms) or not self.kept.covers(made_ms)
 
@@ -144,14 +146,35 @@ def test_past_the_bound_a_minute_is_read_again_once_and_only_from_its_own_checkp
     assert checkpoints.kept.memory <= 20_000
 
 
-def test_the_minutes_in_use_stay_and_those_that_wait_are_put_away():
+@pytest.mark.parametrize("use", ["is new", "find", "add"])
+def test_the_minutes_in_use_stay_and_those_that_wait_are_put_away(use):
     """A writer an hour ahead adds to one minute, everybody else asks for another: neither is to be read again."""
     checkpoints = Checkpoints(bytes_max=60_000)
     checkpoints.add_minutes(1, ids=200)
     for ahead in range(60, 90):
         checkpoints.add_minutes(ahead, ids=200)
-        assert new_at(checkpoints.kept, MINUTE_MS)
+        match use:
+            case "is new":
+                assert new_at(checkpoints.kept, MINUTE_MS)
+            case "find":
+                assert not list(checkpoints.kept.places_of(timed(MINUTE_MS)[1], MINUTE_MS))
+            case _:
+                checkpoints.add([MINUTE_MS])
         assert new_at(checkpoints.kept, ahead * MINUTE_MS)
+    assert new_at(checkpoints.kept, MINUTE_MS)
+    assert not new_at(checkpoints.kept, 60 * MINUTE_MS)
+    assert not checkpoints.reads
+
+
+def test_read_again_a_minute_takes_what_it_took():
+    checkpoints = Checkpoints(bytes_max=80_000)
+    checkpoints.add_minutes(1, 2, 3)
+    before = checkpoints.kept.memory
+    checkpoints.kept.make_small()
+    assert checkpoints.kept.memory < before
+    checkpoints.assert_finds_all()
+    assert checkpoints.reads
+    assert checkpoints.kept.memory == before
 
 
 def test_a_minute_that_has_more_ids_than_there_is_room_for_is_known_by_its_checkpoints():
@@ -234,9 +257,6 @@ def test_whatever_is_added_put_away_and_read_again_no_id_is_taken_for_new(room, 
             case "let go" if times:
                 over_ms = max(over_ms, times[0])
                 checkpoints.kept.let_go(over_ms)
-                checkpoints.listed = {
-                    location: [one for one in ids if one[0] > over_ms] for location, ids in checkpoints.listed.items()
-                }
             case "absorb":
                 before, checkpoints.kept = checkpoints.kept, IdsAhead(bytes_max=room, read=checkpoints._read)
                 checkpoints.add([made_ms for made_ms in times if made_ms > over_ms])
@@ -244,4 +264,8 @@ def test_whatever_is_added_put_away_and_read_again_no_id_is_taken_for_new(room, 
         kept = checkpoints.kept
         assert kept.memory == sum(minute.memory for minute in kept._minutes.values()) <= room
         assert kept.memory == sum(minute.memory + minute.weigh() for minute in kept._minutes.values())
-    checkpoints.assert_finds_all()
+        counts = Counter(made_ms // MINUTE_MS for _, (made_ms, _) in checkpoints.all())
+        assert {number: minute.count for number, minute in kept._minutes.items()}.items() <= counts.items()
+        for minute in kept._minutes.values():
+            assert minute.runs is None or sum(map(len, minute.runs)) == minute.count
+    checkpoints.assert_finds_all(after_ms=over_ms)
