@@ -23,6 +23,12 @@ MOST: Final = 0.85
 WORTH: Final = 0.75
 """Of those who were waited for: when fewer came, waiting was in vain."""
 
+FEW: Final = 0.25
+LOOK_S: Final = 0.001
+"""When there are fewer than this part of what the last batch had, it is looked once more whether others have come: who
+reads a queue that was empty gets the first of those who send together, and the others with the next read.
+"""
+
 PASSES_MAX: Final = 16
 """Batches that begin without waiting after waits in vain: one after the first, and each time twice as many."""
 
@@ -31,6 +37,7 @@ class Gathering:
     """When the next batch of a lane begins. Times are of the monotonic clock, in seconds."""
 
     def __init__(self) -> None:
+        self._answered = 0
         self._expected = 0
         self._ends_at = 0.0
         self._passes = 0
@@ -38,6 +45,7 @@ class Gathering:
 
     def batch_ended(self, *, began_at: float, now: float, answered: int, queued: int) -> None:
         """A batch with `answered` intents is done, and `queued` others came meanwhile, or are being read."""
+        self._answered = answered
         self._expected = min(answered + queued, ENOUGH)
         self._ends_at = now + min(WAIT_S_MAX, PART * (now - began_at))
         if queued >= MOST * self._expected:
@@ -49,6 +57,10 @@ class Gathering:
     def wait_s(self, *, queued: int, now: float) -> float:
         """How long to wait at most for more than the `queued`; 0 when the next batch is to begin."""
         return 0.0 if queued >= self._expected else max(0.0, self._ends_at - now)
+
+    def look_s(self, *, queued: int) -> float:
+        """How long to leave it to others, whoever may be waited for, before the `queued` are a batch."""
+        return LOOK_S if queued < FEW * min(self._answered, ENOUGH) else 0.0
 
     def waited(self, *, found: int, queued: int) -> None:
         """A wait is over that began with `found` intents and ended with `queued`."""

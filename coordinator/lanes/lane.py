@@ -184,6 +184,8 @@ class Lane:
         found = len(self._queue)
         if await self._more_come(lambda: self._gathering.wait_s(queued=len(self._queue), now=time.monotonic())):
             self._gathering.waited(found=found, queued=len(self._queue))
+        if (look_s := self._gathering.look_s(queued=len(self._queue))) > 0:
+            await asyncio.sleep(look_s)
         # Not those who come later: while many come all the time, there would be no end to it.
         wanted = min(len(self._queue) + self._coming(), ENOUGH)
         ends_at = time.monotonic() + READING_S_MAX

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from firn.coordinator.lanes.gathering import ENOUGH, MOST, PART, PASSES_MAX, WAIT_S_MAX, Gathering
+from firn.coordinator.lanes.gathering import ENOUGH, LOOK_S, MOST, PART, PASSES_MAX, WAIT_S_MAX, Gathering
 from firn.model.outcome import Committed
 from tests.unit.coordinator.calculators import until
 from tests.unit.coordinator.workbench import Workbench, append, create
@@ -54,6 +54,18 @@ def test_the_few_who_are_not_back_yet_are_not_waited_for():
     assert gathering.wait_s(queued=63, now=100.0) == 0
     ended(gathering, answered=64 - int(64 * MOST), queued=int(64 * MOST))
     assert gathering.wait_s(queued=int(64 * MOST), now=100.0) > 0
+
+
+def test_the_first_of_many_is_no_batch_before_it_was_looked_for_the_others():
+    gathering = Gathering()
+    assert gathering.look_s(queued=1) == 0
+    ended(gathering, answered=64, queued=0)
+    assert gathering.look_s(queued=1) == LOOK_S
+    assert gathering.look_s(queued=16) == 0
+    ended(gathering, answered=10 * ENOUGH, queued=0)
+    assert gathering.look_s(queued=ENOUGH // 2) == 0
+    ended(gathering, answered=1, queued=0)
+    assert gathering.look_s(queued=1) == 0
 
 
 async def test_a_batch_waits_for_what_is_being_read(monkeypatch):
