@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import socket
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import msgspec
 
-from firn.coordinator.config import Settings, redacted_url
-from firn.model.errors import Misconfigured, Unavailable
+from firn.coordinator.config import Settings
+from firn.coordinator.redis_address import naming_redis
+from firn.model.errors import Misconfigured
 from firn.storage.file_stores import open_files
 from firn.storage.files import FileStore
 from firn.storage.intent_streams import IntentStreams, StreamNames
@@ -53,7 +52,7 @@ async def connect(settings: Settings, *, timeout_s: float = CONNECT_TIMEOUT_S) -
     files = connect_files(settings)
     streams = connect_streams(settings)
     try:
-        async with naming_redis(settings):
+        async with naming_redis(settings.redis.url):
             await streams.epoch()
         async with connect_session(settings, timeout_s=timeout_s) as session:
             yield Connections(session=session, streams=streams, files=files)
@@ -103,34 +102,6 @@ def _store_options(given: Mapping[str, str]) -> dict[str, Any]:
     of_http = {name: value for name, value in named.items() if name in HTTP_OPTIONS}
     options: dict[str, Any] = {name: value for name, value in named.items() if name not in HTTP_OPTIONS}
     return options | {"client_options": {"timeout": STORE_TIMEOUT, **of_http}} if of_http else options
-
-
-@asynccontextmanager
-async def naming_redis(settings: Settings) -> AsyncIterator[None]:
-    """Within is what a program asks Redis first: an error says where Redis is, without its password, and why."""
-    try:
-        yield
-    except (Unavailable, Misconfigured) as error:
-        hint = " (user and password are those of redis.url)" if isinstance(error, Misconfigured) else ""
-        raise type(error)(f"Redis at {redacted_url(settings.redis.url)} {_said(error)}{hint}") from error
-
-
-def _said(error: Unavailable | Misconfigured) -> str:
-    """What Redis did, without what it was asked: nobody who connects cares."""
-    for cause in _causes(error):
-        if isinstance(cause, OSError) and cause.errno is not None:
-            # The event loop's own words ("Multiple exceptions: …") are longer, and say no more.
-            why = cause.strerror if isinstance(cause, socket.gaierror) else os.strerror(cause.errno)
-            return f"does not answer: {why}"
-    _, named, said = str(error).partition("Redis ")
-    return said.rstrip(".") if named else f"does not answer: {error}"
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    cause = error.__cause__
-    while cause is not None:
-        yield cause
-        cause = cause.__cause__ or cause.__context__
 
 
 def connect_streams(settings: Settings) -> IntentStreams:

@@ -19,9 +19,10 @@ import msgspec
 
 from firn.coordinator.cli.output import Output
 from firn.coordinator.config import CONFIG_FILE, LogSettings, Settings, load_settings
-from firn.coordinator.connections import connect_files, connect_session, connect_streams, naming_redis
+from firn.coordinator.connections import connect_files, connect_session, connect_streams
 from firn.coordinator.endpoints import DATA_DEFAULT, read_endpoints
 from firn.coordinator.logs import configure_logs
+from firn.coordinator.redis_address import naming_redis
 from firn.coordinator.tables.table_catalogs import TableCatalogs
 from firn.coordinator.tables.table_reader import TableReader
 from firn.coordinator.tables.table_state import journal_head_of
@@ -100,7 +101,7 @@ class Reach:
         streams = self._connectors.streams(self.settings)
         try:
             try:
-                async with naming_redis(self.settings):
+                async with naming_redis(self.settings.redis.url):
                     await streams.settings()
             except Unavailable as error:
                 raise self._advised(error, REDIS_HINT) from error

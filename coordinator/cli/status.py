@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from typing import Final
 
 import click
+import msgspec
 from rich.console import Group
 from rich.live import Live
 from rich.table import Table
@@ -21,6 +23,7 @@ from firn.coordinator.cli.reach import Reach, reaching, shards_of
 from firn.coordinator.cli.text import one_line, shown, span_of, time_of
 from firn.coordinator.operations.fleet import Fleet, Shard, fleet_of
 from firn.model.amounts import plural
+from firn.model.errors import Unavailable
 from firn.model.pause import Pause
 from firn.storage.membership import Membership
 from firn.storage.pauses import Pauses
@@ -44,7 +47,8 @@ def status(reach: Reach, *, every: bool) -> int:
     fleet = reach.run(_look(reach))
     if reach.output.as_json:
         reach.output.document(
-            {"daemons": fleet.members, "shards": fleet.shards, "tables": fleet.tables, "waiting": fleet.waiting,
+            {"daemons": fleet.members, "shards": fleet.shards, "tables": fleet.tables,
+             "waiting": fleet.waiting if _redis_told(fleet) else None,
              "oldest-s": fleet.oldest_s, "paused": fleet.paused, "troubles": fleet.troubles}
         )  # fmt: skip
     reach.output.say(_headline(fleet))
@@ -72,11 +76,20 @@ def top(reach: Reach, *, rounds: int | None) -> None:
 
 
 async def _look(reach: Reach) -> Fleet:
-    async with reach.session() as session, reach.streams() as streams:
-        return await fleet_of(
-            membership=Membership(session), pointers=Pointers(session), pauses=Pauses(session), streams=streams,
-            shards=await shards_of(streams),
-        )  # fmt: skip
+    """The fleet; without Redis, as far as ZooKeeper tells."""
+    async with reach.session() as session, AsyncExitStack() as stack:
+        membership = Membership(session)
+        streams, troubles = None, []
+        try:
+            streams = await stack.enter_async_context(reach.streams())
+            shards = await shards_of(streams)
+        except Unavailable as error:
+            troubles = [str(error)]
+            shards = max(await membership.owners(), default=-1) + 1  # how many there are, only Redis tells
+        fleet = await fleet_of(
+            membership=membership, pointers=Pointers(session), pauses=Pauses(session), streams=streams, shards=shards
+        )
+        return msgspec.structs.replace(fleet, troubles=(*troubles, *fleet.troubles))
 
 
 async def _watch(reach: Reach, rounds: int | None) -> None:
@@ -134,7 +147,14 @@ def _headline(fleet: Fleet) -> str:
     daemons, tables = plural(len(fleet.members), "daemon"), plural(fleet.tables, "table or view", "tables and views")
     paused = f" ({len(fleet.paused)} paused)" if fleet.paused else ""
     there = f"{daemons}, {tables}{paused}" if fleet.zookeeper_answers else "daemons and tables not known"
-    return f"{state}: {there}, {plural(fleet.waiting, 'intent')} not settled{oldest}"
+    waiting = (
+        f"{plural(fleet.waiting, 'intent')} not settled{oldest}" if _redis_told(fleet) else "what waits is not known"
+    )
+    return f"{state}: {there}, {waiting}"
+
+
+def _redis_told(fleet: Fleet) -> bool:
+    return all(shard.lag is not None for shard in fleet.shards)
 
 
 def _daemon_row(fleet: Fleet, position: int) -> tuple[object, ...]:
@@ -147,7 +167,7 @@ def _pause_row(table: str, pause: Pause) -> tuple[object, ...]:
 
 
 def _is_of_interest(shard: Shard) -> bool:
-    return shard.owner is None or shard.lag is None or bool(shard.lag.undelivered or shard.lag.pending)
+    return shard.owner is None or (shard.lag is not None and bool(shard.lag.undelivered or shard.lag.pending))
 
 
 def _shard_row(shard: Shard) -> tuple[object, ...]:

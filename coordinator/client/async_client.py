@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import importlib
 from collections.abc import Coroutine
+from contextlib import nullcontext
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
@@ -14,9 +16,10 @@ from firn.coordinator.client.delivery import Delivery, Waiting
 from firn.coordinator.client.operations import Operations
 from firn.coordinator.client.options import RESUBMIT_AFTER_S, UNRESOLVED_MAX, ClientOptions
 from firn.coordinator.client.reservations import AsyncReservation, ReservationOptions, reservation_of
-from firn.coordinator.client.table_view import TableFinder, TableView
+from firn.coordinator.client.table_view import Naming, TableFinder, TableView
 from firn.coordinator.client.view_found import ViewFound
 from firn.coordinator.outcomes.reservations import Board, Reservations
+from firn.coordinator.redis_address import naming_redis
 from firn.model.errors import Misconfigured
 from firn.model.intent import Intent
 from firn.model.outcome import Committed, Outcome
@@ -74,6 +77,7 @@ class AsyncClient(Operations[Coroutine[Any, Any, AsyncTicket]]):
     def __init__(self, url: str | None = None, **options: Unpack[ClientOptions]) -> None:
         url, options = addressed(url, options)
         connect = options.get("connect")
+        naming: Naming = partial(naming_redis, url) if connect is None else nullcontext
         self._streams = _streams(url, prefix=options.get("prefix", "firn")) if connect is None else connect()
         self._delivery = Delivery(
             self._streams,
@@ -87,7 +91,9 @@ class AsyncClient(Operations[Coroutine[Any, Any, AsyncTicket]]):
             self._streams,
             files=self._files,
             zookeeper=options.get("zookeeper"),
+            naming=naming,
         )
+        self._naming = naming
 
     @property
     def delivery(self) -> Delivery:
@@ -139,7 +145,8 @@ class AsyncClient(Operations[Coroutine[Any, Any, AsyncTicket]]):
 
     async def reserved(self, table: str) -> Board:
         """Who is at work on a table, and what has disturbed them."""
-        return await self._reservations.of(table)
+        async with self._naming():
+            return await self._reservations.of(table)
 
     async def close(self) -> None:
         """Stop; tickets without an outcome become `Unknown`. What was submitted may still be committed."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Final, Literal
 
 import msgspec
@@ -87,11 +89,23 @@ def zookeeper_at(place: str | ZooKeeperOptions) -> ZooKeeperOptions:
     return ZooKeeperOptions(hosts=place if "/" in place else place + CHROOT)
 
 
+Naming = Callable[[], AbstractAsyncContextManager[None]]
+"""Within what it makes, an error of Redis says where Redis is."""
+
+
 class TableFinder:
     """Finds tables by name: in Redis where the daemons announced them, in ZooKeeper if the client may."""
 
-    def __init__(self, streams: IntentStreams, *, files: FileStore, zookeeper: str | ZooKeeperOptions | None) -> None:
+    def __init__(
+        self,
+        streams: IntentStreams,
+        *,
+        files: FileStore,
+        zookeeper: str | ZooKeeperOptions | None,
+        naming: Naming = nullcontext,
+    ) -> None:
         self._streams = streams
+        self._naming = naming
         self._files = files
         self._zookeeper = None if zookeeper is None else zookeeper_at(zookeeper)
         self._session: ZooKeeperSession | None = None
@@ -112,7 +126,9 @@ class TableFinder:
     async def _find(self, name: str, *, kind: Kind) -> TableView | ViewFound:
         check_table_name(name)
         refused: FirnError | None = None
-        place = _place(await self._streams.table(name), name)
+        async with self._naming():
+            announced = await self._streams.table(name)
+        place = _place(announced, name)
         if place is not None:
             _require_kind(name, place.kind, wanted=kind)
             try:

@@ -74,16 +74,19 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
 
 
 async def fleet_of(
-    *, membership: Membership, pointers: Pointers, pauses: Pauses, streams: IntentStreams, shards: int
+    *, membership: Membership, pointers: Pointers, pauses: Pauses, streams: IntentStreams | None, shards: int
 ) -> Fleet:
-    """Look at everything. A server that does not answer, or not in time, is a trouble, not an error."""
+    """Look at everything. A server that does not answer, or not in time, is a trouble, not an error.
+
+    `streams` None: Redis is known not to answer, and whoever asks says so.
+    """
     troubles: list[str] = []
     known, ids, tables, paused, lags = await asyncio.gather(
         _told(membership.owners(), None, troubles, server="ZooKeeper"),
         _told(membership.members(), [], troubles, server="ZooKeeper"),
         _told(pointers.list(), [], troubles, server="ZooKeeper"),
         _told(pauses.all(), {}, troubles, server="ZooKeeper"),
-        _told(asyncio.gather(*(streams.lag(shard) for shard in range(shards))), None, troubles, server="Redis"),
+        _told(_lags(streams, shards), None, troubles, server="Redis"),
     )
     owners: Mapping[int, str] = dict.fromkeys(range(shards), NOT_KNOWN) if known is None else known
     members = await asyncio.gather(*(_member(membership, member, owners) for member in ids))
@@ -111,6 +114,10 @@ async def fleet_of(
         members=tuple(members), shards=tuple(looked_at), tables=len(tables), troubles=tuple(dict.fromkeys(troubles)),
         paused=paused, zookeeper_answers=known is not None,
     )  # fmt: skip
+
+
+async def _lags(streams: IntentStreams | None, shards: int) -> list[ShardLag] | None:
+    return None if streams is None else await asyncio.gather(*(streams.lag(shard) for shard in range(shards)))
 
 
 async def notices(membership: Membership) -> dict[str, Notice]:

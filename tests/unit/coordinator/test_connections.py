@@ -10,6 +10,7 @@ import pytest
 
 from firn.coordinator.cli.exits import EXIT_UNAVAILABLE
 from firn.coordinator.cli.main import run
+from firn.coordinator.client import AsyncClient
 from firn.coordinator.config import RedisSettings, Settings, WarehouseSettings, load_settings
 from firn.coordinator.connections import connect, connect_files, connect_streams
 from firn.coordinator.embedded.server import free_port
@@ -76,6 +77,16 @@ async def test_a_daemon_that_finds_no_redis_says_where_it_looked() -> None:
     with pytest.raises(Unavailable, match=f"^Redis at {url} does not answer: Connection refused$"):
         async with connect(settings):
             pass
+
+
+@pytest.mark.parametrize("ask", ["table", "view", "reserved"])
+async def test_a_client_that_finds_no_redis_says_where_it_looked(ask: str) -> None:
+    place = f"127.0.0.1:{free_port()}/0"
+    async with AsyncClient(f"redis://ann:{CANARY}@{place}") as client:
+        with pytest.raises(
+            Unavailable, match=rf"^Redis at redis://ann:\*\*\*@{place} does not answer: Connection refused$"
+        ):
+            await getattr(client, ask)("db.events")
 
 
 def test_options_of_a_store_are_taken_as_they_are_documented() -> None:

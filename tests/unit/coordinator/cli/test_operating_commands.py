@@ -52,6 +52,22 @@ async def test_whoever_meets_a_server_that_is_away_is_told_what_to_do(
         assert advice not in said.out
 
 
+async def test_status_without_redis_says_what_zookeeper_tells() -> None:
+    bench = CliBench()
+    async with bench.daemon("a"):
+        await bench.commit(create())
+        bench.redis.down = True
+        said = await bench.firn("status")
+        told = await bench.firn("status", "--json")
+        bench.redis.down = False
+    assert said.code == told.code == EXIT_NO
+    assert said.out.startswith("trouble: 1 daemon, 1 table or view, what waits is not known\n")
+    assert "SHARD" not in said.out.partition("DAEMON")[2].partition("\n")[2], "nothing is known of a shard"
+    assert said.err.startswith("firn: Redis at redis://")
+    assert said.err.count("\n") == 1
+    assert (told.json["waiting"], len(told.json["daemons"]), len(told.json["troubles"])) == (None, 1, 1)
+
+
 async def test_top_looks_again_and_again() -> None:
     bench = CliBench()
     async with bench.daemon("a"):
