@@ -15,6 +15,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from firn.coordinator.intake.page_size import PageSize
 from firn.coordinator.intake.quarantine import Quarantine
 from firn.coordinator.lanes.lanes import Lanes
 from firn.model.intent_codec import DecodedIntent
@@ -22,7 +23,7 @@ from firn.model.sharding import shard_of
 from firn.storage.intent_streams import FIRST_ID, Delivered, Entry, IntentStreams, id_after, id_order
 
 PAGE: Final = 512
-"""Entries that one step looks at."""
+"""Entries that one step looks at, at most."""
 
 SUSPECTS_READ: Final = 64
 """Of entries that may take a daemon down, which are handed over a few at a time, one step reads no more."""
@@ -100,6 +101,7 @@ class Backlog:
         self._distribute = distribute
         self._accept = accept
         self._quarantine = quarantine
+        self._page_size = PageSize(PAGE)
         self._marks: dict[str, _Mark] = {}
         self._everything: _Sweep | None = None
         self._refill: _Sweep | None = None
@@ -240,12 +242,11 @@ class Backlog:
         return "went on"
 
     def _first_of_a_kind(self, found: list[Delivered]) -> tuple[list[Delivered], list[Delivered]]:
-        """Entries before the first suspect, or the first suspects; and the rest."""
+        """Entries before the first suspect, or the first suspects, as many as are to be read at once; and the rest."""
         is_suspect = self._quarantine.is_suspect
         kind = bool(found) and is_suspect(found[0].deliveries)
-        end = next((n for n, one in enumerate(found) if is_suspect(one.deliveries) != kind), len(found))
-        if kind:
-            end = min(end, SUSPECTS_READ)
+        most = min(self._page_size.count(), SUSPECTS_READ if kind else PAGE)
+        end = next((n for n, one in enumerate(found[:most]) if is_suspect(one.deliveries) != kind), most)
         return found[:end], found[end:]
 
     async def _look_at(self, found: list[Delivered], sweep: _Sweep) -> Entry | None:
@@ -253,7 +254,9 @@ class Backlog:
         suspects, stopped_at = self._quarantine.is_suspect(found[0].deliveries), None
         due: list[Due] = []
         try:
-            for entry in await self._streams.read_again(self.shard, found, consumer=self._consumer):
+            entries = await self._streams.read_again(self.shard, found, consumer=self._consumer)
+            self._page_size.saw(entries)
+            for entry in entries:
                 table = self._table_of(entry)
                 if table is not None and not self._is_due(table, entry, sweep):
                     continue

@@ -16,6 +16,7 @@ import structlog
 from firn.coordinator.cancellation import cancel_all
 from firn.coordinator.intake.backlog import Backlog, Due
 from firn.coordinator.intake.intent_reader import IntentReader
+from firn.coordinator.intake.page_size import PageSize
 from firn.coordinator.intake.quarantine import Quarantine
 from firn.coordinator.lanes.lanes import Lanes
 from firn.coordinator.metrics import Metrics
@@ -29,7 +30,7 @@ from firn.model.sharding import shard_of
 from firn.storage.intent_streams import Entry, IntentStreams, SharedSettings
 
 TAKE_COUNT = 512
-"""Entries per shard and read."""
+"""Entries per shard and read, at most."""
 
 FIELDS_SHOWN_MAX = 5
 FIELD_NAME_SHOWN_MAX = 40
@@ -95,6 +96,7 @@ class Intake:
         self._reader = reader
         self.announcement = msgspec.json.encode(SharedSettings(shards=shards))
         self._backlogs: dict[int, Backlog] = {}
+        self._page_size = PageSize(TAKE_COUNT)
         self._quarantine = Quarantine(lanes, deliveries_max=limits.deliveries_max)
         self._on_their_way: deque[asyncio.Task[None]] = deque()
         self._epoch = ""
@@ -166,7 +168,9 @@ class Intake:
             await asyncio.sleep(0 if any(stepped) else HELD_BLOCK_MS / 1000)
             return
         block_ms = 0 if any(stepped) else HELD_BLOCK_MS if held_back else BLOCK_MS
-        taken = await self._streams.take(ready, consumer=self._consumer, count=TAKE_COUNT, block_ms=block_ms)
+        count = self._page_size.count(streams=len(ready))
+        taken = await self._streams.take(ready, consumer=self._consumer, count=count, block_ms=block_ms)
+        self._page_size.saw(taken)
         by_shard = [(self._backlogs.get(shard), list(some)) for shard, some in groupby(taken, key=attrgetter("shard"))]
         for backlog, entries in by_shard:
             if backlog is None:
