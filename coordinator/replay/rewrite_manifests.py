@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
+from typing import Final
 
 from firn.coordinator.replay import rules
 from firn.coordinator.replay.decision import Applied
@@ -12,6 +13,7 @@ from firn.coordinator.replay.file_change import properties_of
 from firn.coordinator.replay.live_deletes import LiveDelete
 from firn.coordinator.replay.working import Working
 from firn.coordinator.replay.written_manifests import ReadManifest, read_written
+from firn.model.datafile import DataFile
 from firn.model.delete_index import partition_key
 from firn.model.intent import RewriteManifests
 from firn.model.manifest import ManifestEntry, ManifestFile, Status
@@ -74,7 +76,8 @@ def _require_listed(intent: RewriteManifests, manifests: Sequence[ManifestRef]) 
 def require_same_files(before: Sequence[ManifestEntry], manifests: Sequence[ReadManifest]) -> None:
     """Refuse manifests that do not list exactly the files of the removed ones, as existing and as old as they are.
 
-    Prevents: files that are lost or listed twice; deletes that reach other files than before; row ids that change.
+    Prevents: files that are lost or listed twice; deletes that reach other files than before; row ids that change;
+    files that scans leave out by metrics that are not theirs.
     """
     after = [entry for manifest in manifests for entry in manifest.entries]
     stray = next((entry.data_file.file_path for entry in after if entry.status is not Status.EXISTING), None)
@@ -88,6 +91,23 @@ def require_same_files(before: Sequence[ManifestEntry], manifests: Sequence[Read
             f"{len(paths)} are missing, new, or have other numbers, first {paths[0]}",
             files=paths,
         )
+    known = {_identity(entry): entry.data_file for entry in before}
+    wrong = next((e.data_file.file_path for e in after if not _says_no_more(e.data_file, known[_identity(e)])), None)
+    if wrong is not None:
+        rules.MANIFEST_MISMATCH.refuse(f"the metrics of {wrong} are not those that it had", files=(wrong,))
+
+
+METRICS: Final = ("value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")
+"""What scans leave files out by."""
+
+
+def _says_no_more(file: DataFile, before: DataFile) -> bool:
+    """Whether all metrics of a file are those that it had; some may be left out."""
+    for name in METRICS:
+        now, then = getattr(file, name), getattr(before, name)
+        if now and now != then and not now.items() <= (then or {}).items():
+            return False
+    return True
 
 
 def _identity(entry: ManifestEntry) -> tuple[Hashable, ...]:
@@ -99,6 +119,8 @@ def _identity(entry: ManifestEntry) -> tuple[Hashable, ...]:
         entry.sequence_number,
         entry.file_sequence_number,
         file.content,
+        file.file_format,
+        file.key_metadata,
         partition_key(file.spec_id, file.partition),
         file.record_count,
         file.file_size_in_bytes,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from itertools import pairwise
 from typing import Any
 
@@ -13,6 +14,8 @@ from firn.model.manifest import ManifestEntry, Status
 from firn.model.operations.refs import CreateBranch
 from firn.model.operations.upkeep import UpgradeFormat
 from firn.model.outcome import Committed
+from firn.model.types import LONG
+from firn.model.values import to_bytes
 from firn.storage.manifest_reader import StoredManifests
 from tests.unit.coordinator.replay.gathering import Gathering
 from tests.unit.coordinator.replay.real_rows import RealRows
@@ -221,7 +224,7 @@ async def test_an_append_meanwhile_is_no_conflict() -> None:
     assert await table.ids() == [1, 2, 3]
 
 
-@pytest.mark.parametrize("wrong", ["lost", "twice", "added", "younger", "row-id"])
+@pytest.mark.parametrize("wrong", ["lost", "twice", "added", "younger", "row-id", "format", "bounds", "counts"])
 async def test_manifests_that_list_other_files_are_refused(wrong: str) -> None:
     bench = Workbench()
     async with bench.daemon():
@@ -229,16 +232,33 @@ async def test_manifests_that_list_other_files_are_refused(wrong: str) -> None:
         await table.commit(table.append(table.data(*ONE), table.data(*TWO)))
         before, removed = await table.entries(), await manifest_paths(table)
         first, second = [existing(entry) for entry in before]
-        renumbered = msgspec.structs.replace(second.data_file, first_row_id=1_000)
+        wrongly = functools.partial(msgspec.structs.replace, second.data_file)
+        lower = {**(second.data_file.lower_bounds or {}), 1: to_bytes(LONG, 1_000)}
         entries = {
             "lost": [first],
             "twice": [first, second, second],
             "added": [first, *table.added(table.data(*THREE))],
             "younger": [first, existing(second, sequence_number=5)],
-            "row-id": [first, existing(second, data_file=renumbered)],
+            "row-id": [first, existing(second, data_file=wrongly(first_row_id=1_000))],
+            "format": [first, existing(second, data_file=wrongly(file_format="orc"))],
+            "bounds": [first, existing(second, data_file=wrongly(lower_bounds=lower))],
+            "counts": [first, existing(second, data_file=wrongly(null_value_counts={1: 1, 2: 1}))],
         }[wrong]
         lost = await table.refused(rewrite(removed, table.manifest(entries, snapshot_id=first.snapshot_id)))
     assert (lost.rule, lost.hint) == ("manifest-mismatch", "fix")
+
+
+async def test_manifests_may_be_rewritten_without_metrics() -> None:
+    """What is not said makes scans slower, not wrong."""
+    bench = Workbench()
+    async with bench.daemon():
+        table = await RealRows.create(bench)
+        await table.commit(table.append(table.data(*ONE)))
+        before, removed = await table.entries(), await manifest_paths(table)
+        bare = msgspec.structs.replace(before[0].data_file, lower_bounds=None, upper_bounds={}, value_counts=None)
+        written = table.manifest([existing(before[0], data_file=bare)], snapshot_id=before[0].snapshot_id)
+        await table.commit(rewrite(removed, written))
+    assert await table.ids() == [1, 2]
 
 
 async def test_a_branch_rewrites_its_own_manifests() -> None:
