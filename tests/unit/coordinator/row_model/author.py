@@ -322,3 +322,15 @@ class Author:
             base_snapshot_id=view.head,
         )
         return planned("rewrite-deletes", view, intent, compact({}), tolerates=frozenset({"append", "equality"}))
+
+    def drop_deletes(self, view: View, choices: Choices) -> Planned | None:
+        """Equality deletes are taken away by a writer that has not looked whether they reach anything."""
+        live = self._reading.equality_deletes(view.metadata, view.head)
+        if not live:
+            return None
+        chosen = tuple(DeleteFileRef(file_path=file.file_path) for file in choices.some_of(live))
+        intent = intent_of(Replace, view, removed_delete_files=chosen, base_snapshot_id=view.head)
+        return planned(
+            "drop-deletes", view, intent, compact({}), refusals=frozenset({"lost-deletes"}),
+            tolerates=frozenset({"append", "equality", "delta-delete"}),
+        )  # fmt: skip

@@ -42,7 +42,7 @@ BY_REGION: dict[str, Any] = {
 FILE_PLANS = (
     "append", "append", "append", "stage", "delete_files", "delete_where", "overwrite_where", "replace_partitions",
     "copy_on_write", "copy_on_write", "merge_on_read", "merge_on_read", "merge_on_read", "equality", "compaction",
-    "compaction", "rewrite_deletes", "rewrite_manifests", "transaction", "transaction",
+    "compaction", "rewrite_deletes", "drop_deletes", "rewrite_manifests", "transaction", "transaction",
 )  # fmt: skip
 BEFORE_AN_APPEND = (
     "delete_files", "delete_where", "overwrite_where", "replace_partitions", "copy_on_write", "merge_on_read",

@@ -26,8 +26,8 @@ ANYTHING: Final = frozenset(
     {
         "append", "stage", "delete-files", "delete-where", "overwrite-where", "replace-partitions", "cow-delete",
         "cow-update", "cow-merge", "delta-delete", "delta-update", "delta-merge", "equality", "compaction",
-        "rewrite-deletes", "rewrite-manifests", "publish", "cherry-pick", "rollback", "set-current", "fast-forward",
-        "schema", "spec", "upgrade", "properties", "expire", "tag",
+        "rewrite-deletes", "drop-deletes", "rewrite-manifests", "publish", "cherry-pick", "rollback", "set-current",
+        "fast-forward", "schema", "spec", "upgrade", "properties", "expire", "tag",
     }
 )  # fmt: skip
 """All kinds of commits but those to the branch itself: that it is renamed or removed."""

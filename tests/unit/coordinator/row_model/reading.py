@@ -62,6 +62,13 @@ class TableReading:
         """The live rows of a snapshot."""
         return [row for file in self.files_at(metadata, snapshot_id) for row in file.rows]
 
+    def equality_deletes(self, metadata: TableMetadata, snapshot_id: int | None) -> list[DataFile]:
+        """The live equality delete files of a snapshot, whether they reach anything or not."""
+        snapshot, reader = metadata.snapshot_by_id(snapshot_id or 0), StoredManifests(self._files)
+        manifests = () if snapshot is None else reader.manifests(metadata, snapshot)
+        entries = (entry for manifest in manifests for entry in reader.entries(metadata, manifest))
+        return [e.data_file for e in entries if e.is_live and e.data_file.content == "equality-deletes"]
+
     def every_row(self, metadata: TableMetadata, seen: SeenFile) -> list[int]:
         """The `vid` of every row in a data file, deleted or not."""
         (part,) = list(self._reader(metadata).rows(seen.file, data_sequence_number=seen.sequence_number)) or [[]]

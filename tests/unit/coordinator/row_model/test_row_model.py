@@ -31,7 +31,7 @@ def test_every_commit_does_to_the_rows_what_its_statement_says(machine: type[Row
     run_state_machine_as_test(machine, settings=SAMPLE)
 
 
-BESIDE_A_REWRITE: Final = ("equality", "equality", "equality", "append", "merge_on_read", "update_spec")
+BESIDE_A_REWRITE: Final = ("equality", "equality", "equality", "append", "merge_on_read", "drop_deletes", "update_spec")
 
 
 @pytest.mark.timeout(300)
@@ -77,8 +77,8 @@ def _rewrite_beside_equality_deletes(partitioned: bool, v3: bool, data: st.DataO
     finally:
         machine.teardown()
         for (kind, outcome), count in machine.model.counts.items():
-            if kind == "compaction":
-                event(f"compactions: {outcome}", count)
+            if kind in {"compaction", "drop-deletes"}:
+                event(f"{kind}: {outcome}", count)
 
 
 @pytest.mark.long
