@@ -15,6 +15,7 @@ from array import array
 from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator
+from itertools import chain
 from sys import getsizeof
 from typing import Final
 
@@ -85,6 +86,10 @@ class Minute:
         while len(runs) > 1 and len(runs[-2]) < 2 * len(runs[-1]) and len(runs[-2]) + len(runs[-1]) <= RUN_IDS_MAX:
             last = runs.pop()
             runs[-1] = array("Q", sorted(runs[-1] + last))  # two sorted halves: this merges them
+
+    def settle(self) -> None:
+        """Join all arrays, where nobody waits for it."""
+        self.runs = [array("Q", sorted(chain.from_iterable(self.runs or ())))]
 
     def lists(self, intent_id: str) -> bool:
         """Whether an id is among these, which are not put away."""
@@ -166,6 +171,7 @@ class IdsAhead:
         minute.names_bytes = away.names_bytes
         for location in away.places:
             minute.add(location, [one for made_ms, one in self._read(location) if made_ms // MINUTE_MS == number])
+        minute.settle()
         self._drop(number)
         self._minutes[number] = minute
         self._weigh(minute)

@@ -18,6 +18,7 @@ from tests.bench.cost_growth import cost_growth
 from tests.bench.echo_ceiling import writers_64_echo
 from tests.bench.floors import floors
 from tests.bench.foreign_commit import foreign_commit
+from tests.bench.ids_ahead import ids_ahead
 from tests.bench.java_writers import writers_16_java
 from tests.bench.many_tables import memory_1000_tables, tables_64
 from tests.bench.many_writers import writers_16
@@ -50,6 +51,7 @@ ROWS: dict[str, Callable[[Options], list[Measurement]]] = {
     "cost-growth": cost_growth,
     "foreign-commit": foreign_commit,
     "path-index-bytes": path_index_bytes,
+    "ids-ahead": ids_ahead,
     "tables-64": tables_64,
     "memory-1000-tables": memory_1000_tables,
     "stages": stages,

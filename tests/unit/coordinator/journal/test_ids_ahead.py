@@ -174,7 +174,7 @@ def test_read_again_a_minute_takes_what_it_took():
     assert checkpoints.kept.memory < before
     checkpoints.assert_finds_all()
     assert checkpoints.reads
-    assert checkpoints.kept.memory == before
+    assert before - 500 < checkpoints.kept.memory <= before  # in fewer arrays
 
 
 def test_a_minute_that_has_more_ids_than_there_is_room_for_is_known_by_its_checkpoints():
