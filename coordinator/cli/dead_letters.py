@@ -106,8 +106,6 @@ def list_command(reach: Reach, *, selection: Selection, limit: int) -> None:
         for letter_id, letter in found:
             reach.output.line({"id": letter_id, **msgspec.to_builtins(letter)})
     reach.output.grid(DEAD_LETTER_COLUMNS, (_row(*one) for one in found), empty="no dead letters")
-    if not found:
-        complain_of_unknown(selection.rules)
 
 
 @dead_letters.command(epilog="Example: firn dead-letters show 1795411200123-0")
@@ -189,7 +187,10 @@ def drop(reach: Reach, *, selection: Selection, limit: int, yes: bool, by: str) 
 
 async def _read(reach: Reach, selection: Selection, limit: int) -> list[Letter]:
     async with reach.streams() as streams:
-        return await newest_dead_letters(streams, limit=limit, selection=selection)
+        found = await newest_dead_letters(streams, limit=limit, selection=selection)
+    if not found:
+        complain_of_unknown(selection.rules)
+    return found
 
 
 async def _chosen(reach: Reach, selection: Selection, limit: int) -> list[Letter]:

@@ -41,7 +41,8 @@ def journal(reach: Reach, *, table: str, limit: int, follow: bool) -> None:
     head = reach.pointer(table, dropped=True).journal_head
     newest = list(islice(reach.journal.walk(head), limit))
     if not follow:
-        _print(reach, newest, empty=f"{shown(table)} has no journal yet")
+        if newest or head is None:
+            _print(reach, newest, empty=f"{shown(table)} has no journal yet")
         return
     for segment in reversed(newest):
         _print_line(reach, segment)

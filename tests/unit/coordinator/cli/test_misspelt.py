@@ -57,12 +57,12 @@ async def test_a_branch_or_snapshot_is_answered_with_those_there_are() -> None:
     assert f"firn table history {TABLE}" in said.err
 
 
-@pytest.mark.parametrize("command", ["conflicts", "dead-letters"])
+@pytest.mark.parametrize("command", ["conflicts", "dead-letters", "dead-letters retry", "dead-letters drop"])
 async def test_no_refusal_by_a_misspelt_rule_is_no_good_news(command: str) -> None:
     bench = CliBench()
     async with bench.daemon():
-        said = await bench.firn(command, "--rule", "unknown-tabel")
-        right = await bench.firn(command, "--rule", "unknown-table")
+        said = await bench.firn(*command.split(), "--rule", "unknown-tabel")
+        right = await bench.firn(*command.split(), "--rule", "unknown-table")
     assert "no rule is called 'unknown-tabel': did you mean 'unknown-table'" in said.err
     assert (right.out, right.err) == (said.out, "")
 
@@ -87,3 +87,11 @@ async def test_an_overwrite_of_nothing_by_nothing_is_a_slip_and_nothing_is_sent(
     assert said.code == 2
     assert "give --where or --remove" in said.err
     assert bench.redis.streams == {}
+
+
+async def test_a_journal_of_which_nothing_is_shown_is_not_said_to_be_missing() -> None:
+    bench = CliBench()
+    async with bench.daemon():
+        await bench.commit(create())
+        said = await bench.firn("journal", TABLE, "--limit", "0")
+    assert (said.code, said.out) == (0, "")
