@@ -14,8 +14,8 @@ from typing import Final, Literal
 import msgspec
 
 from firn.coordinator.recovery.contents import Contents
-from firn.coordinator.recovery.journals import Journals, Link
-from firn.storage.journal import JournalFiles
+from firn.coordinator.recovery.journals import Journals, Link, home_of
+from firn.storage.journal import JournalFiles, sequence_of
 
 FAILED: Final = frozenset({"lost", "fencedout"})
 """How a swap ends that did not come off for certain."""
@@ -194,7 +194,21 @@ class Heads:
                 f"a second journal claims the name: {strange[0].location} has followers, and is not in that of "
                 f"{'nothing' if head.link is None else head.link.location}"
             )
-        return head
+        return self._doubted(head)
+
+    def _doubted(self, head: Head) -> Head:
+        """With the files that may have its place or have followed it and cannot be read: half written, or damaged?"""
+        if head.link is None:
+            return head
+        first = head.link.batch.sequence + (head.certainty == "proven")
+        doubts = tuple(
+            f"{location} may have come after it, and is no whole segment: if it was committed, that is lost"
+            for location in self._journals.torn
+            if home_of(location) == head.link.home and sequence_of(location) >= first
+        )
+        if not doubts:
+            return head
+        return msgspec.structs.replace(head, certainty="taken", evidence=(*head.evidence, *doubts))
 
 
 def _locked_later(link: Link, *, than: Link) -> bool:

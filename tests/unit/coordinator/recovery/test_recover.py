@@ -169,6 +169,36 @@ async def test_a_segment_that_is_cut_is_no_segment() -> None:
     assert found.tables[0].journal_number == 1
 
 
+async def test_beside_a_proven_head_a_cut_segment_of_its_number_means_nothing() -> None:
+    """Only one of a number was swapped in; where nothing proves which, the cut one is named."""
+    bench = Workbench()
+    async with bench.daemon():
+        await bench.commit(create())
+    head = await heads_journal(bench)
+    cut = head.location.replace("0000000001-", "0000000001-cut-")
+    bench.files.create(cut, b"")
+    assert cut in " ".join(find(bench)[TABLE].evidence)
+    one = find(bench, witness=lambda _: "told")[TABLE]
+    assert (one.certainty, cut in " ".join(one.evidence)) == ("proven", False)
+
+
+async def test_a_newer_segment_that_cannot_be_read_casts_doubt_on_the_head_and_is_named() -> None:
+    """Half written when all was lost, or committed and damaged since: nobody can tell, so somebody has to look."""
+    bench = Workbench()
+    async with bench.daemon():
+        await with_tables(bench, A, B)
+        await bench.commit(transaction(append("t", table=A), append("t", table=B)))
+        await bench.commit(append("u", table=B))
+        await bench.commit(append("u", table=A))
+    damaged = await heads_journal(bench, A)
+    assert find(bench)[A].journal_number == 3
+    bench.files.replace(damaged.location, b"damaged")
+    found = find(bench)
+    assert (found[A].journal_number, found[A].certainty) == (2, "taken")
+    assert damaged.location in " ".join(found[A].evidence)
+    assert damaged.location not in " ".join(found[B].evidence)
+
+
 async def test_of_two_of_one_number_the_later_lock_decides() -> None:
     """Who took the lock later has read the pointer, and would have built on the other's segment had it been swapped."""
     bench = Workbench()
