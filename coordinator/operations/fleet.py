@@ -144,7 +144,8 @@ async def _told(work: Awaitable[T], otherwise: U, troubles: list[str], *, server
         async with asyncio.timeout(ANSWER_S):
             return await work
     except FirnError as error:
-        troubles.append(str(error))
+        _, named, said = str(error).partition(f"{server} ")  # without what it was asked, which nobody cares about here
+        troubles.append(f"{server} {said}" if named else str(error))
     except TimeoutError:
         troubles.append(f"{server} does not answer within {ANSWER_S:g} s: nothing is committed without it")
     return otherwise
