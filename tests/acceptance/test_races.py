@@ -39,18 +39,21 @@ FILE_SYSTEM: Final = Path(__file__).with_name("NoOverwriteFileSystem.java")
 
 
 @pytest.mark.parametrize(
-    "commits",
+    ("commits", "rest_s"),
     [
-        pytest.param(SAMPLE, marks=pytest.mark.timeout(600)),
-        pytest.param(LONG, marks=(pytest.mark.long, pytest.mark.timeout(3600))),
+        pytest.param(SAMPLE, 0.5, marks=pytest.mark.timeout(600)),
+        pytest.param(LONG, 3, marks=(pytest.mark.long, pytest.mark.timeout(3600))),
     ],
 )
-def test_two_daemons_and_pyiceberg_race_on_one_table(stack: Stack, commits: int) -> None:
-    """The daemon that has the table is killed on the way, and the other takes over. PyIceberg writes no v3."""
+def test_two_daemons_and_pyiceberg_race_on_one_table(stack: Stack, commits: int, rest_s: float) -> None:
+    """The daemon that has the table is killed on the way, and the other takes over. PyIceberg writes no v3.
+
+    Its attempts take longer with every snapshot: after some hundreds it would lose every race without a longer rest.
+    """
     daemons, location = _table(stack, version=2)
     folder = str(stack.warehouse / "db" / "raced")
     with ForeignWriter("pyiceberg_racer.py", [folder, "9"], stack.folder) as foreign:
-        _race(stack, daemons, location, foreign, commits=commits, rest_s=1)
+        _race(stack, daemons, location, foreign, commits=commits, rest_s=rest_s)
 
 
 @pytest.mark.spark
