@@ -210,15 +210,16 @@ class TableModel:
 
     def require_reason(self, planned: Planned, outcome: Rejected, metadata: TableMetadata) -> None:
         """Check that a rewrite which equality deletes were in the way of would have changed something."""
-        head = self.head(planned.branch or MAIN_BRANCH)
-        if planned.may_change_rows is None or head is None or metadata.snapshot_by_id(head) is None:
+        if planned.may_change_rows is None or outcome.rule not in {"wrong-sequence-number", "new-deletes"}:
             return
         winner = metadata.snapshot_by_id(outcome.conflicting_snapshot_id or 0)
         summary = {} if winner is None else winner.summary or {}
         by_key = "added-equality-deletes" in summary and "added-position-deletes" not in summary
-        if outcome.rule == "wrong-sequence-number" or (outcome.rule == "new-deletes" and by_key):
-            self.counts[planned.kind, f"{outcome.rule}, for a reason"] += 1
-            assert planned.may_change_rows(metadata, head), f"nothing would have changed: {outcome.message}"
+        head = self.head(planned.branch or MAIN_BRANCH)
+        if head is None or metadata.snapshot_by_id(head) is None or (outcome.rule == "new-deletes" and not by_key):
+            return
+        self.counts[planned.kind, f"{outcome.rule}, for a reason"] += 1
+        assert planned.may_change_rows(metadata, head), f"nothing would have changed: {outcome.message}"
 
     # -- what is read ------------------------------------------------------------------------------------------------
 
