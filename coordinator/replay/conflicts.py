@@ -135,17 +135,14 @@ class WindowDeletes:
         return list(self._equality.of(entry))
 
 
-def require_no_new_deletes(
-    deletes: WindowDeletes, entries: Iterable[ManifestEntry], *, equality: bool = True, base: int | None
-) -> None:
+def require_no_new_deletes(deletes: WindowDeletes, entries: Iterable[ManifestEntry], *, base: int | None) -> None:
     """Refuse when deletes came for live data files whose rows the intent writes anew.
 
-    `equality` False lets equality deletes pass: the rows stay as old as they are, so that they are still reached.
     Prevents: deleted rows coming back, because they were read before they were deleted.
     """
     for entry in entries:
         path = entry.data_file.file_path
-        for delete in [*deletes.positions(entry.data_file), *(deletes.equality(entry) if equality else ())]:
+        for delete in [*deletes.positions(entry.data_file), *deletes.equality(entry)]:
             snapshot = deletes.snapshot_of(delete)
             refuse_new_deletes(snapshot, delete, f"rows of {path}", files=(path,), base=base)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from firn.coordinator.replay import rules
-from firn.coordinator.replay.conflicts import WindowDeletes, refuse_new_deletes, require_no_new_deletes
+from firn.coordinator.replay.conflicts import WindowDeletes, refuse_new_deletes
 from firn.coordinator.replay.decision import Applied
 from firn.coordinator.replay.delete_rules import (
     bind_deletes,
@@ -24,6 +24,7 @@ from firn.coordinator.replay.lost_deletes import (
     require_no_wider_deletes,
     require_nothing_hidden,
 )
+from firn.coordinator.replay.row_conflicts import require_no_rows_deleted
 from firn.coordinator.replay.window import window
 from firn.coordinator.replay.working import Working
 from firn.model.datafile import DataFile
@@ -44,12 +45,12 @@ def replace(working: Working, intent: Replace) -> Applied:
     require_not_live(head, added)
     require_deletes_not_live(index, added_deletes)
     rewritten = entries_of(working, intent.branch, intent.removed_data_files)
-    came = WindowDeletes(working, since)
-    require_no_new_deletes(came, rewritten, equality=False, base=base)
+    came, positions = WindowDeletes(working, since), DeletedPositions(working)
+    require_no_rows_deleted(working, positions, came, rewritten, base=base)
     require_no_more_rows(intent, rewritten, added)
     require_kept_age(working, intent, rewritten, added_deletes, [e for k in removed_deletes if (e := _entry(index, k))])
     require_same_reach(working, intent, since, came, rewritten=rewritten, added=added, removed_deletes=removed_deletes)
-    require_deletes_fit(working, intent, added_deletes, removed_deletes, came=came)
+    require_deletes_fit(working, intent, added_deletes, removed_deletes, came=came, positions=positions)
     change = FileChange(
         added_data=added,
         added_deletes=added_deletes,
@@ -122,6 +123,7 @@ def require_deletes_fit(
     removed: Collection[DeleteKey],
     *,
     came: WindowDeletes,
+    positions: DeletedPositions,
 ) -> None:
     """Refuse added deletes that are not those of the removed delete files, written anew.
 
@@ -145,7 +147,7 @@ def require_deletes_fit(
         rules.INVALID_DELETE_FILE.refuse(f"{outlived[0]} is removed, and given deletes", files=outlived)
     require_same_partition(named.values(), (e.data_file for e in entries_of(working, intent.branch, list(named))))
     _require_whole_vectors(working, intent, named, removed)
-    index, branch, positions = working.deletes(intent.branch), intent.branch, DeletedPositions(working)
+    index, branch = working.deletes(intent.branch), intent.branch
     require_no_wider_deletes(working, added, [live.file for key in removed if (live := index.get(key)) is not None])
     vectors = [file for file in added if file.is_deletion_vector]
     require_nothing_hidden(working, branch, vectors, removed=removed, came=came, positions=positions, base=base)

@@ -13,11 +13,13 @@ from typing import Final
 from pyroaring import BitMap64
 
 from firn.coordinator.replay import rules
-from firn.coordinator.replay.conflicts import WindowDeletes
+from firn.coordinator.replay.conflicts import WindowDeletes, refuse_new_deletes
 from firn.coordinator.replay.delete_rules import may_apply
 from firn.coordinator.replay.deleted_positions import DeletedPositions
 from firn.coordinator.replay.working import Working
 from firn.model.datafile import DataFile
+from firn.model.delete_index import referenced_data_file
+from firn.model.manifest import ManifestEntry
 from firn.model.snapshot import Snapshot
 
 POSITIONS_TOLD_MAX: Final = 20
@@ -71,6 +73,32 @@ def require_rows_untouched(
         known |= taken  # a newer vector has the rows of the one before it
     if clash:
         _refuse(path, clash, winner, base=base)
+
+
+def require_no_rows_deleted(
+    working: Working,
+    positions: DeletedPositions,
+    came: WindowDeletes,
+    rewritten: Iterable[ManifestEntry],
+    *,
+    base: int | None,
+) -> None:
+    """Refuse when rows of files that the intent writes anew were deleted by position after its base.
+
+    Deletes that may have none of these files' rows, or only such as were deleted at the base, are read: those of
+    several files, and vectors that a rewrite has put together. Prevents: deleted rows coming back.
+    """
+    newer = [(entry.data_file, deletes) for entry in rewritten if (deletes := came.positions(entry.data_file))]
+    known = list(position_deletes_at(working, base)) if newer else []
+    for file, deletes in newer:
+        path = file.file_path
+        for delete in deletes:
+            snapshot = came.snapshot_of(delete)
+            if snapshot.operation == "replace" or referenced_data_file(delete) is None:
+                before = (positions.stored(one, path).bitmap for one in known if may_apply(one, file))
+                if positions.stored(delete, path).bitmap <= NO_ROWS.union(*before):
+                    continue
+            refuse_new_deletes(snapshot, delete, f"rows of {path}", files=(path,), base=base)
 
 
 def _refuse(path: str, clash: BitMap64, winner: Snapshot | None, *, base: int | None) -> None:

@@ -222,3 +222,61 @@ async def test_a_file_inside_and_outside_of_a_rewrite() -> None:
             removed_data_files=paths([file]), data_files=(file,),
         )  # fmt: skip
         assert (await table.refused(again)).rule == "duplicate-file"
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Deletes by position that came meanwhile, and delete nothing more
+
+
+async def test_vectors_that_were_put_together_meanwhile_are_no_conflict() -> None:
+    """The rewrite was made without their rows, as they were deleted before."""
+    bench = Workbench()
+    async with bench.daemon():
+        table = await RealRows.create(bench)
+        file = table.data(*TEN)
+        base = await table.commit(table.append(file))
+        old = table.vector(file, 0)
+        base = await table.commit(table.delta(base, old))
+        await table.commit(
+            table.replace(base, [], removed_delete_files=(ref(old),), delete_files=(table.vector(file, 0),))
+        )
+        await table.commit(table.replace(base, [file], [table.data(*TEN[1:])]))
+        assert await table.delete_files() == []
+    assert await table.ids() == list(range(1, 10))
+
+
+async def test_vectors_that_were_put_together_after_others_added_to_them_are_a_conflict() -> None:
+    bench = Workbench()
+    async with bench.daemon():
+        table = await RealRows.create(bench)
+        file = table.data(*TEN)
+        base = await table.commit(table.append(file))
+        old, more = table.vector(file, 0), table.vector(file, 0, 1)
+        base = await table.commit(table.delta(base, old))
+        won = await table.commit(table.delta(base, more, removed_delete_files=(ref(old),)))
+        again = table.vector(file, 0, 1)
+        last = await table.commit(table.replace(won, [], removed_delete_files=(ref(more),), delete_files=(again,)))
+        lost = await table.refused(table.replace(base, [file], [table.data(*TEN[1:])]))
+    assert lost.rule == "new-deletes"
+    assert lost.conflicting_snapshot_id in {won, last}
+
+
+@pytest.mark.parametrize("of_another", [True, False])
+async def test_position_deletes_of_several_files_are_a_conflict_where_they_name_the_rewritten_one(
+    of_another: bool,
+) -> None:
+    bench = Workbench()
+    async with bench.daemon():
+        table = await RealRows.create(bench, version=2)
+        one, two, three = table.data(*TEN), table.data((20, "eu"), (21, "eu")), table.data((30, "eu"))
+        base = await table.commit(table.append(one, two, three))
+        first = three if of_another else one
+        wide = table.positions({first.file_path: [0], two.file_path: [0]}, like=one)
+        await table.commit(table.delta(base, wide))
+        rewrite = table.replace(base, [one], [table.data(*TEN)])
+        if of_another:
+            await table.commit(rewrite)
+            assert await table.ids() == [*range(10), 21]
+        else:
+            assert (await table.refused(rewrite)).rule == "new-deletes"
+            assert await table.ids() == [*range(1, 10), 21, 30]

@@ -100,7 +100,7 @@ async def test_case_3_a_vector_that_a_rewrite_has_added_counts_too() -> None:
         await table.commit(table.append(file))
         old = table.vector(file, 0)
         planned = await table.commit(table.delta((await table.snapshot()).snapshot_id, old))  # type: ignore[union-attr]
-        moved: dict[str, Any] = {"removed_delete_files": (ref(old),), "delete_files": (table.vector(file, 0),)}
+        moved: dict[str, Any] = {"removed_delete_files": (ref(old),), "delete_files": (table.vector(file, 0, 1),)}
         await table.commit(table.replace(planned, [], **moved))
         lost = await table.refused(table.replace(planned, [file], [table.data(*TEN[1:])]))
     assert lost.rule == "new-deletes"

@@ -301,7 +301,8 @@ class Author:
         oracle = RewriteOracle(self._maker.files, intent, bound, now)
         return planned(
             "compaction", view, intent, compact(rewritten), may_change_rows=oracle.may_change_rows,
-            refusals=frozenset({"wrong-sequence-number"}), tolerates=frozenset({"append"}),
+            refusals=frozenset({"wrong-sequence-number"}),
+            tolerates=frozenset({"append", "rewrite-deletes", "rewrite-manifests", "drop-deletes"}),
         )  # fmt: skip
 
     def rewrite_deletes(self, view: View, choices: Choices) -> Planned | None:
