@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from firn.coordinator.cli.exits import EXIT_NO, EXIT_OK, EXIT_UNAVAILABLE
+from firn.coordinator.cli.explained import what_to_do
 from firn.coordinator.cli.output import Column, complain
 from firn.coordinator.cli.reach import Reach
 from firn.coordinator.cli.text import one_line, shown
@@ -116,7 +117,8 @@ def complain_of(answer: Answer) -> None:
     match answer:
         case Rejected():
             complain(f"firn: rejected: {one_line(reason(answer))}")
-            complain(f"firn: {shown('firn explain ' + answer.intent_id)} tells the whole story")
+            asked = shown(f"firn explain {answer.intent_id}")
+            complain(f"firn: {what_to_do(answer)} ({asked} tells the whole story)")
         case Unknown():
             complain(f"firn: unknown: {one_line(advice(answer))}")
 

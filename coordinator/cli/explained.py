@@ -162,8 +162,12 @@ def rejected_lines(outcome: Rejected, *, prevents: str | None, winner: Asked | N
         where = f"{outcome.branch or 'main'} was at {outcome.head_snapshot_id or 'no snapshot'}"
         planned = "" if outcome.base_snapshot_id is None else f"planned on {outcome.base_snapshot_id}; "
         yield Line("judged", planned + where)
-    advice = TELL_US if outcome.rule in OUR_MISTAKES else HINTS[outcome.hint]
-    yield Line("do", f"{outcome.hint}: {advice}")
+    yield Line("do", f"{outcome.hint}: {what_to_do(outcome)}")
+
+
+def what_to_do(outcome: Rejected) -> str:
+    """What the hint of a rejection means for whoever reads it."""
+    return TELL_US if outcome.rule in OUR_MISTAKES else HINTS[outcome.hint]
 
 
 def _winner_text(outcome: Rejected, winner: Asked | None) -> str:
