@@ -1,5 +1,5 @@
 """The journal as the daemon knows it: what was decided on a table, and who made it what it is.
 
-`decisions` folds segments as they come, and keeps ids in `decided_ids` and `ids_ahead`, epochs in `writers`, who made
-what without a snapshot in `landmarks`; `lookups` finds one decision without reading all of them.
+`decisions` folds segments as they come, and keeps ids in `decided_ids`, `ids_ahead` and `looked_back`, epochs in
+`writers`, who made what without a snapshot in `landmarks`; `lookups` finds one decision without reading all of them.
 """

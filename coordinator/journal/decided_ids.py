@@ -26,21 +26,24 @@ class ListedIds:
     """Which intents may stand in one checkpoint, behind which is the one `before`, None for the first.
 
     All of them were queued by `queued_ms`. Those that say a later time, because their writer's clock was ahead of the
-    queue's, are not among these (`firn.coordinator.journal.ids_ahead`), but in `len` and `newest_ms`, the latest time
-    that any of the checkpoint's ids says.
+    queue's, are not among these (`firn.coordinator.journal.ids_ahead`), but in `len`. `newest_ms` is the latest time
+    that any of these says; no id that was decided before them says a later one than `older_ms`.
 
     Kept are 64 bits of Python's hash of each id, which is keyed anew in every process: one that is not there is taken
     for one that is about never, and whoever reads the checkpoint finds out.
     """
 
-    __slots__ = ("_count", "_hashes", "_oldest_ms", "before", "location", "memory", "newest_ms", "queued_ms")
+    __slots__ = (
+        "_count", "_hashes", "_oldest_ms", "before", "location", "memory", "newest_ms", "older_ms", "queued_ms",
+    )  # fmt: skip
 
-    def __init__(self, segment: Segment, timed: Sequence[TimedId], *, queued_ms: int) -> None:
+    def __init__(self, segment: Segment, timed: Sequence[TimedId], *, queued_ms: int, older_ms: int) -> None:
         self.location = segment.location
         self.before = segment.batch.previous_checkpoint
         self.queued_ms = queued_ms
+        self.older_ms = older_ms
         self._count = len(timed)
-        times = [made_ms for made_ms, _ in timed]
+        times = [made_ms for made_ms, _ in timed if made_ms <= queued_ms]
         self._oldest_ms, self.newest_ms = min(times, default=0), max(times, default=-1)
         self._hashes = array(
             "Q", sorted(hash(intent_id) & _MASK for made_ms, intent_id in timed if made_ms <= queued_ms)
@@ -54,7 +57,7 @@ class ListedIds:
 
     def lists(self, intent_id: str, made_ms: int) -> bool:
         """Whether an id, made then, is among these."""
-        if not self._oldest_ms <= made_ms <= self.queued_ms:
+        if not self._oldest_ms <= made_ms <= self.newest_ms:
             return False
         key = hash(intent_id) & _MASK
         at = bisect_left(self._hashes, key)

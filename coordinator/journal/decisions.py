@@ -19,6 +19,7 @@ import msgspec
 from firn.coordinator.journal.decided_ids import ListedIds, timed_ids
 from firn.coordinator.journal.ids_ahead import IdsAhead
 from firn.coordinator.journal.landmarks import LANDMARKS_MAX, Landmarks, landmarks_of
+from firn.coordinator.journal.looked_back import LookedBack
 from firn.coordinator.journal.writers import LastEpoch, StreamingWriters
 from firn.model.errors import CorruptFile, InvalidInput, NotFound
 from firn.model.identifiers import intent_id_ms
@@ -42,6 +43,10 @@ CHECKPOINTS_KEPT_MIN: Final = 2
 
 LOOK_BEHIND_MS: Final = 60_000
 """How much further back than wanted is read where times are not exact: for intents that were made a little before."""
+
+LOOKED_BACK_BYTES_MAX: Final = 8 * 1024 * 1024
+"""Room for a million ids that were looked back into: who makes ids that are older than what memory has let go, because
+the clock is behind, has the same checkpoints looked at with each of them."""
 
 RECENT_BYTES: Final = 600
 """What an intent takes that was decided since the last checkpoint, about, with a segment of its own."""
@@ -77,8 +82,12 @@ class Decisions:
         `_older`, and of those before them all that say a later time than `_forgotten_ms`, too."""
         self._forgotten_ms = -1
         """No other id that memory has let go says a later time."""
+        self._is_learning = False
+        """Whether it is only known that they can say no later time, and not yet what they say."""
         self._listed_ms = -1
         """No id that any checkpoint lists does."""
+        self._looked_back = LookedBack(bytes_max=LOOKED_BACK_BYTES_MAX)
+        """What checkpoints list that memory has let go, and that were read since."""
         self._last_read: tuple[str, dict[str, Known]] | None = None
         self._segments_since = 0
         self._writers = StreamingWriters(writers_max=self._limits.writers_max)
@@ -125,6 +134,7 @@ class Decisions:
             previous = older[0].batch.previous_checkpoint
         if previous is not None:
             self._forgotten_ms = self._listed_ms = self._newest_before(read[-1][1])
+            self._is_learning = True
         for part, record in reversed(read):
             self._remember_listed(part, record)
             self.newest_entry_ms = max(self.newest_entry_ms, record.newest_entry_ms)
@@ -188,18 +198,19 @@ class Decisions:
         """Keep the ids of a checkpoint, the newest; old ones go when there are too many."""
         queued_ms = max(checkpoint.newest_entry_ms, self._older[-1].queued_ms if self._older else -1)
         timed = timed_ids(checkpoint)
-        ids = ListedIds(segment, timed, queued_ms=queued_ms)
+        ids = ListedIds(segment, timed, queued_ms=queued_ms, older_ms=self._newest_before(checkpoint))
         self._older.append(ids)
-        self._listed_ms = max(self._listed_ms, ids.newest_ms)
-        if ids.newest_ms > queued_ms:
+        latest_ms = max((ms for ms, _ in timed), default=-1)
+        self._listed_ms = max(self._listed_ms, latest_ms)
+        if latest_ms > queued_ms:
             self._ahead.add(ids.location, [one for one in timed if one[0] > queued_ms])
         while len(self._older) > 1 and sum(map(len, self._older)) > self._limits.dedupe_intents_max:
             self._forget_oldest()
 
     def _forget_oldest(self) -> None:
-        queued_ms = self._older.popleft().queued_ms
-        self._forgotten_ms = max(self._forgotten_ms, queued_ms)
-        self._ahead.let_go(queued_ms)
+        ids = self._older.popleft()
+        self._forgotten_ms = max(self._forgotten_ms, ids.newest_ms)
+        self._ahead.let_go(min(self._forgotten_ms, ids.queued_ms))
 
     def _newest_before(self, checkpoint: Checkpoint) -> int:
         """The latest time that an id can say which was decided before those that the checkpoint lists.
@@ -216,11 +227,13 @@ class Decisions:
         while len(self._older) > CHECKPOINTS_KEPT_MIN:
             self._forget_oldest()
         self._ahead.make_small()
+        self._looked_back.clear()
 
     @property
     def memory(self) -> int:
         """Bytes that the ids take, about."""
-        return len(self._recent) * RECENT_BYTES + sum(ids.memory for ids in self._older) + self._ahead.memory
+        kept = self._ahead.memory + self._looked_back.memory
+        return len(self._recent) * RECENT_BYTES + sum(ids.memory for ids in self._older) + kept
 
     def _listed_at(self, location: str) -> dict[str, Known]:
         """What a checkpoint lists. The last one is at hand until the next segment: repeats come together."""
@@ -271,15 +284,32 @@ class Decisions:
             return self._look_back(intent_id, made_ms, self.last_checkpoint)
         if made_ms > self._forgotten_ms:
             return None
-        return self._look_back(intent_id, made_ms, self._older[0].before if self._older else self.last_checkpoint)
+        before = self._older[0].before if self._older else self.last_checkpoint
+        look_back = self._learn if self._is_learning else self._look_back
+        return look_back(intent_id, made_ms, before)
 
     def _look_back(self, intent_id: str, made_ms: int, location: str | None) -> Known | None:
-        """As `find`, in the checkpoint at `location` and those before it.
+        """As `find`, in the checkpoint at `location` and those before it."""
+        while location is not None:
+            ids = self._looked_back.find(location)
+            if ids is None:
+                segment, checkpoint = self._read_checkpoint(location)
+                timed = timed_ids(checkpoint)
+                latest_ms = max((ms for ms, _ in timed), default=-1)  # all, whatever their writers' clocks
+                ids = ListedIds(segment, timed, queued_ms=latest_ms, older_ms=self._newest_before(checkpoint))
+                self._looked_back.keep(ids)
+            known = self._listed_at(location).get(intent_id) if ids.lists(intent_id, made_ms) else None
+            if known is not None or ids.older_ms < made_ms:
+                return known
+            location = ids.before
+        return None
 
-        Where that took longer than it should, as where it is not known how far ahead the clocks of writers were, memory
-        knows afterwards what it has to know of what was read, so that it need not be read again for others.
+    def _learn(self, intent_id: str, made_ms: int, location: str | None) -> Known | None:
+        """As `_look_back`, where it is not known how far ahead the clocks of writers were.
+
+        Memory knows afterwards what it has to know of what was read, so that it need not be read again for others.
         """
-        rest_ms = queued_ms = -1
+        rest_ms = newest_ms = queued_ms = -1
         ahead = self._none_ahead()
         while location is not None:
             segment, checkpoint = self._read_checkpoint(location)
@@ -287,17 +317,19 @@ class Decisions:
                 if found == intent_id:
                     return Known(digest, checkpoint.segments[index])
             queued_ms = max(queued_ms, checkpoint.newest_entry_ms)
-            if queued_ms < self._forgotten_ms:
-                ahead.add(location, [one for one in timed_ids(checkpoint) if queued_ms < one[0] <= self._forgotten_ms])
+            timed = timed_ids(checkpoint)
+            newest_ms = max([newest_ms, *(ms for ms, _ in timed if ms <= queued_ms)])
+            ahead.add(location, [one for one in timed if queued_ms < one[0] <= self._forgotten_ms])
             rest_ms = self._newest_before(checkpoint)
             if rest_ms < made_ms - LOOK_BEHIND_MS or (rest_ms < made_ms and checkpoint.older_id_ms is not None):
                 break  # everything from here back was made before this intent
             location = segment.batch.previous_checkpoint
         else:
             rest_ms = -1
-        if max(rest_ms, queued_ms) < self._forgotten_ms:
-            self._forgotten_ms = max(rest_ms, queued_ms)
+        if max(rest_ms, newest_ms) < self._forgotten_ms:
+            self._forgotten_ms = max(rest_ms, newest_ms)
             self._ahead.absorb(ahead)
+        self._is_learning = rest_ms > newest_ms
         return None
 
     def _landmark_before(self, key: str) -> Landmark | None:

@@ -132,6 +132,49 @@ def test_ids_ahead_are_let_go_when_their_time_has_come():
     assert 0 < len(journal.folded._ahead) < 40
 
 
+@pytest.mark.parametrize("reopened", [False, True])
+def test_a_writer_whose_clock_is_behind_has_each_checkpoint_read_once(reopened):
+    """All of its ids are older than what memory has let go, and new."""
+    journal, ids = journal_of(400, dedupe_intents_max=20, step_ms=1_000)
+    folded = journal.folded
+    if reopened:
+        folded = journal.opened()
+        folded.catch_up(journal.folded.head)
+        assert folded.find(id_at(50_000, 9_000)) is None  # once: how far ahead clocks were is not known
+    journal.files.seen.clear()
+    behind = [id_at(100_000 + number * 100, 10_000 + number) for number in range(100)]
+    assert [folded.find(one) for one in behind] == [None] * 100
+    assert len(journal.files.seen) == len(set(journal.files.seen)) < 30
+    assert [one for one in ids if folded.is_new(one) or folded.find(one) is None] == []
+    before = folded.memory
+    folded.make_small()
+    assert folded.memory < before
+
+
+def test_a_queue_whose_clock_was_ahead_for_a_while_makes_nobody_look_back():
+    """For as long all ids seem older than what was queued last, and are not older than others."""
+    journal = Journal(limits=Limits(dedupe_intents_max=20))
+    ids = [id_at(at * 1_000, at) for at in range(100)]
+    for at, one in enumerate(ids):
+        journal.decide([one], entry_ms=at * 1_000 + (HOUR_MS if 30 < at < 50 else 0))
+    journal.files.seen.clear()
+    assert all(journal.folded.is_new(id_at(at * 1_000, 9_000 + at)) for at in range(90, 200))
+    assert not journal.files.seen
+    assert [one for one in ids if journal.folded.is_new(one) or journal.folded.find(one) is None] == []
+
+
+def test_ids_ahead_stay_known_while_all_that_was_let_go_is_older():
+    """One clock is ahead, all others are behind: what was queued last says nothing of what is known."""
+    journal = Journal(limits=Limits(dedupe_intents_max=20))
+    ahead = [id_at(400_000, number) for number in range(8)]
+    for at in range(0, 8, 2):
+        journal.decide(ahead[at : at + 2], entry_ms=100_000)
+    for number in range(60):
+        journal.decide([id_at(300_000, 100 + number)], entry_ms=1_000_000)
+    journal.decide([id_at(990_000, 999)], entry_ms=1_000_000)
+    assert [one for one in ahead if journal.folded.is_new(one) or journal.folded.find(one) is None] == []
+
+
 def test_past_the_bound_of_ids_ahead_their_checkpoints_are_read_again_once_and_all_are_found():
     """A writer that is half an hour ahead, and room for its ids of some minutes."""
     journal = Journal(limits=Limits(dedupe_intents_max=20, ids_ahead_bytes_max=60_000))
