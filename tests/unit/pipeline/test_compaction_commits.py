@@ -90,5 +90,5 @@ def test_rows_are_counted(tasks: list[FileScanTask], rows: int, right: bool) -> 
     if right:
         require_all_rows(tasks, [new_file(rows)] if rows else [])
         return
-    with pytest.raises(CorruptFile, match=f"{rows} were written"):
+    with pytest.raises(CorruptFile, match=f"{rows} written"):
         require_all_rows(tasks, [new_file(rows)])
