@@ -24,8 +24,8 @@ from firn.storage.malloc_settings import give_freed_memory_back, give_holes_back
 from firn.storage.merge_messages import MergeAsked, ingredients
 from firn.storage.merged_manifests import laid_out
 
-STEP_S: Final = 0.01
-"""How long a page of intents waits for a merge at most: then the two take turns, as a page takes some 20 ms."""
+STEP_S: Final = 0.001
+"""How long a page of intents waits for a merge at most: a batch waits for the page, which takes a few milliseconds."""
 
 
 class Service:

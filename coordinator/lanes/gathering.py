@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-PART: Final = 0.8
+PART: Final = 1.3
 """Of the time that the last batch took: the longest wait."""
 
 WAIT_S_MAX: Final = 0.025

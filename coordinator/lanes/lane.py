@@ -183,7 +183,7 @@ class Lane:
         """Let those come back who have just been answered, and those be read whose reading has begun."""
         found = len(self._queue)
         if await self._more_come(lambda: self._gathering.wait_s(queued=len(self._queue), now=time.monotonic())):
-            self._gathering.waited(found=found, queued=len(self._queue))
+            self._gathering.waited(found=found, queued=len(self._queue) + self._coming())
         if (look_s := self._gathering.look_s(queued=len(self._queue))) > 0:
             await asyncio.sleep(look_s)
         # Not those who come later: while many come all the time, there would be no end to it.
