@@ -24,7 +24,7 @@ def test_those_who_were_answered_are_waited_for_a_part_of_what_the_batch_took():
     ended(gathering)
     assert gathering.wait_s(queued=8, now=100.0) == pytest.approx(PART * 0.010)
     assert gathering.wait_s(queued=15, now=100.001) == pytest.approx(PART * 0.010 - 0.001)
-    assert gathering.wait_s(queued=15, now=100.010) == 0
+    assert gathering.wait_s(queued=15, now=100.0 + PART * 0.010) == 0
 
 
 def test_nobody_is_waited_for_when_all_are_back_or_there_are_enough():
