@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import ssl
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
@@ -26,6 +27,10 @@ async def naming_redis(url: str) -> AsyncIterator[None]:
 def _said(error: Unavailable | Misconfigured) -> str:
     """What Redis did, in the system's words where it was not even reached: the event loop's are longer."""
     for cause in _causes(error):
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return f"does not answer: its certificate is not accepted: {cause.verify_message}"
+        if isinstance(cause, ssl.SSLError):  # whose numbers are not the system's
+            return f"does not answer: {cause.reason or cause}"
         if isinstance(cause, OSError) and cause.errno is not None:
             why = cause.strerror if isinstance(cause, socket.gaierror) else os.strerror(cause.errno)
             return f"does not answer: {why}"
