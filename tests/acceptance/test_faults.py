@@ -19,7 +19,7 @@ TABLE = "db.events"
 TAKEOVER_S = SESSION_TIMEOUT_S + 2.0
 SESSION_LOST = (
     "zookeeper session", "swap unanswered", "batch waits", "pauses not read",
-    "ownership waits", "lease.not-removed-yet", "intake waits", "notice not changed",
+    "ownership waits", "shards wait", "lease.not-removed-yet", "intake waits", "notice not changed",
 )  # fmt: skip
 REDIS_LOST = ("intake waits", "outcomes wait", "batch waits", "reservations not looked at")
 
