@@ -57,6 +57,9 @@ RESERVED_FILES_MAX: Final = 1_000
 
 PURPOSE: Final = "compaction"
 
+WRONG_AGE: Final = "wrong-sequence-number"
+"""The rule that refuses a rewrite whose rows come under equality deletes which are not for them (`docs/replay.md`)."""
+
 _log: Final = logging.getLogger(__name__)
 
 
@@ -120,7 +123,8 @@ def compact(
 def commits_of(groups: Sequence[FileGroup], *, max_commits: int) -> Iterator[tuple[FileGroup, ...]]:
     """The groups that are committed together.
 
-    Groups of older specs are apart: their rows change their partition, and so cannot keep their age.
+    Groups of older specs are apart: their rows change their partition, and the daemon has to tell from metrics which
+    went where.
     """
     size = math.ceil(len(groups) / max(1, max_commits))
     part: list[FileGroup] = []
@@ -288,27 +292,47 @@ class _Run:
             yield written
 
     def _commit(self, written: list[WrittenGroup], base: Base, *, reservation_id: str) -> list[FileGroup]:
-        """Submit the groups together, and again without those that a rejection is about; those that lost."""
+        """Submit the groups as old as the snapshot that they were read from; those that lost.
+
+        So equality deletes that came since still reach their rows. Rows that move to another spec may come under some
+        that were never for them, at that age: their files are submitted once more, as young as their commit.
+        """
+        age = base.snapshot.sequence_number if base.view.metadata.format_version > 1 else None
+        lost, too_old = self._submit(written, base, age=age, reservation_id=reservation_id)
+        lost_again, _ = self._submit(too_old, base, age=None, reservation_id=reservation_id)
+        return lost + lost_again
+
+    def _submit(
+        self, written: list[WrittenGroup], base: Base, *, age: int | None, reservation_id: str
+    ) -> tuple[list[FileGroup], list[WrittenGroup]]:
+        """Submit the groups together, and again without those that a rejection is about.
+
+        Those that lost, and those that nothing but this age (data sequence number) is wrong with.
+        """
         lost: list[FileGroup] = []
+        too_old: list[WrittenGroup] = []
         while written:
-            intent = self._intent(written, base, reservation_id=reservation_id)
+            intent = self._intent(written, base, age=age, reservation_id=reservation_id)
             answer = self._connection.client().submit(intent).result(self._connection.timeout_s)
             match answer:
                 case Committed():
                     for one in written:
                         self._settle(one.group, "committed", written=one, snapshot_id=answer.snapshot_id)
-                    return lost
+                    break
                 case Unknown():
                     for one in written:
                         self._standings[one.group.number].message = f"intent {answer.intent_id}: {answer.reason}"
                         self._settle(one.group, "unknown", written=one)
-                    return lost
+                    break
                 case Rejected():
                     refused = concerned(answer, written)
-                    self._remove(refused)
                     written = [one for one in written if one not in refused]
+                    if age is not None and answer.rule == WRONG_AGE:
+                        too_old += refused
+                        continue
+                    self._remove(refused)
                     lost += self._refused(answer, refused)
-        return lost
+        return lost, too_old
 
     def _refused(self, answer: Rejected, refused: Sequence[WrittenGroup]) -> list[FileGroup]:
         """The groups that may be tried again; others are settled."""
@@ -323,13 +347,7 @@ class _Run:
                 self._settle(one.group, "failed")
         return again
 
-    def _intent(self, written: Sequence[WrittenGroup], base: Base, *, reservation_id: str) -> Replace:
-        """The rewrite of these groups, as old as the snapshot that they were read from.
-
-        So equality deletes that came since still reach their rows. That needs rows to stay in their partition, which
-        those of older specs do not: they are as young as the commit, and any delete that came is a conflict.
-        """
-        keeps_age = base.view.metadata.format_version > 1 and not any(one.group.of_old_specs for one in written)
+    def _intent(self, written: Sequence[WrittenGroup], base: Base, *, age: int | None, reservation_id: str) -> Replace:
         return Replace(
             intent_id=new_intent_id(),
             table=self._table,
@@ -341,7 +359,7 @@ class _Run:
             base_snapshot_id=base.snapshot.snapshot_id,
             removed_data_files=tuple(path for one in written for path in one.group.paths),
             data_files=tuple(file for one in written for file in one.files),
-            data_sequence_number=base.snapshot.sequence_number if keeps_age else None,
+            data_sequence_number=age,
         )
 
     def _remove(self, written: Sequence[WrittenGroup]) -> None:

@@ -84,6 +84,42 @@ def test_rows_that_change_their_partition_are_planned_again_for_such_deletes(lak
     assert sorted(row[0] for row in same_for_all(lake, table)) == [0, 1, 2, *range(4, 12)]
 
 
+def test_rows_that_come_to_one_partition_of_all_stay_under_deletes_that_come_meanwhile(lake: Lake) -> None:
+    """Deletes of an unpartitioned spec are for all older rows, those among them that a compaction has moved."""
+    table = by_region(lake, version=2)
+    lake.client.update_spec(table, base=lake.view(table)).remove_field("region_0").submit().committed(60)
+
+    def upsert() -> None:
+        delete_equal(lake, table, "id", [3, 7])
+        append_rows(lake, table, (7, 8))
+
+    outcome = compact(lake.spark, table, rules=rules(), progress=once_written(1, upsert))
+    (group,) = outcome.groups
+    assert (group.status, group.attempts, group.conflicts) == ("committed", 1, 0)
+    assert sorted(row[0] for row in same_for_all(lake, table)) == [0, 1, 2, *range(4, 12)]
+
+
+@pytest.mark.parametrize("deleted", ["in the new partition", "in both"])
+def test_rows_that_come_to_a_partition_stay_out_of_deletes_that_came_to_it(lake: Lake, deleted: str) -> None:
+    """Deletes of a partition are not for rows that were elsewhere; those that are for them count nevertheless."""
+    table = lake.create(version=2)
+    append_rows(lake, table, (0, 6), (6, 12))
+    (unpartitioned,) = lake.view(table).metadata.partition_specs
+    lake.client.update_spec(table, base=lake.view(table)).add_field("region", "identity").submit().committed(60)
+
+    def delete() -> None:
+        delete_equal(lake, table, "id", [3, 4], partition=("eu",))
+        if deleted == "in both":
+            delete_equal(lake, table, "id", [6], spec=unpartitioned)
+
+    outcome = compact(lake.spark, table, rules=rules(), progress=once_written(1, delete))
+    (group,) = outcome.groups
+    expected = {"in the new partition": (1, 0), "in both": (2, 1)}
+    assert (group.status, group.attempts, group.conflicts) == ("committed", *expected[deleted])
+    gone = set() if deleted == "in the new partition" else {6}
+    assert sorted(row[0] for row in same_for_all(lake, table)) == [i for i in range(12) if i not in gone]
+
+
 def test_a_group_that_loses_is_planned_again_and_the_others_are_not(lake: Lake) -> None:
     table = by_region(lake)
     before = lake.files_on_disk(table)
