@@ -8,6 +8,11 @@ def plural(count: int, noun: str, many: str | None = None) -> str:
     return f"{count:,} {noun if count == 1 else many or noun + 's'}"
 
 
+def agreeing(count: int, one: str = "is", many: str = "are") -> str:
+    """The word that goes with so many of something: 1 file ``is``, 2 files ``are``, 0 files ``are``."""
+    return one if count == 1 else many
+
+
 def size_text(count_bytes: int) -> str:
     """``0 B``, ``1.5 KiB``, ``200 MiB``."""
     amount = float(count_bytes)

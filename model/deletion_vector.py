@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 from pyroaring import BitMap64, FrozenBitMap64
 
+from firn.model.amounts import plural
 from firn.model.errors import CorruptFile, InvalidInput
 
 MAGIC: Final = b"\xd1\xd3\x39\x64"
@@ -191,7 +192,7 @@ def _bitmap32_end(data: bytes, start: int, *, location: str) -> int:
     else:
         raise CorruptFile(location, f"deletion vector bitmap starts with unknown cookie {cookie}")
     if count > _CONTAINERS_MAX:
-        raise CorruptFile(location, f"deletion vector bitmap states {count} containers")
+        raise CorruptFile(location, f"deletion vector bitmap states {plural(count, 'container')}")
     headers = at
     at += 4 * count
     if not runs or count >= _OFFSETS_FROM_CONTAINERS:

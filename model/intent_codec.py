@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from firn.model import strict_json
+from firn.model.amounts import plural
 from firn.model.errors import InvalidInput, InvalidIntent
 from firn.model.identifiers import check_table_name, intent_id_ms, is_intent_id
 from firn.model.intent import (
@@ -233,7 +234,8 @@ def _check_members(transaction: Transaction, limits: Limits) -> None:
     count = sum(_files_count(member) for member in transaction.members)
     if count > limits.intent_files_max:
         raise InvalidIntent(
-            f"its members name {count} files together, the limit is {limits.intent_files_max}", rule="too-many-files"
+            f"its members name {plural(count, 'file')} together, the limit is {limits.intent_files_max}",
+            rule="too-many-files",
         )
 
 
@@ -268,7 +270,7 @@ def _check_files(intent: FileOperation | CreateOrReplaceTable, limits: Limits) -
     count = len(added) + len(removed) + len(removed_deletes)
     if count > limits.intent_files_max:
         raise InvalidIntent(
-            f"names {count} files, the limit is {limits.intent_files_max}",
+            f"names {plural(count, 'file')}, the limit is {limits.intent_files_max}",
             rule="too-many-files",
             hint="split the files over several intents",
         )
@@ -347,7 +349,7 @@ def _check_maps(file: ContentFile, *, where: str) -> None:
         value = getattr(file, name)
         if value is not None and len(value.keys) != len(value.values):
             raise InvalidIntent(
-                f"{len(value.keys)} keys but {len(value.values)} values",
+                f"{plural(len(value.keys), 'key')} but {plural(len(value.values), 'value')}",
                 rule="invalid-field",
                 where=f"{where}.{name.replace('_', '-')}",
             )
@@ -373,7 +375,8 @@ def check_age(intent_id: str, *, entry_ms: int, limits: Limits) -> None:
     age_ms = entry_ms - intent_id_ms(intent_id)
     if age_ms > limits.dedupe_window_hours * 3_600_000:
         raise InvalidIntent(
-            f"was made {age_ms // 3_600_000} hours before it was queued, the limit is {limits.dedupe_window_hours}",
+            f"was made {plural(age_ms // 3_600_000, 'hour')} before it was queued, the limit is "
+            f"{limits.dedupe_window_hours}",
             rule="intent-too-old",
             where="intent-id",
             hint="look up its outcome; if there is none, submit the work under a new intent id",

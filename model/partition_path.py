@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote_plus
 
+from firn.model.amounts import plural
 from firn.model.errors import InvalidInput
 from firn.model.partitioning import PartitionSpec, partition_type
 from firn.model.schema import Schema
@@ -22,7 +23,10 @@ def partition_path(spec: PartitionSpec, schema: Schema, values: Sequence[Any]) -
     forms encode them, so that a path has one level for each field. Raises InvalidInput for a tuple of another length.
     """
     if len(values) != len(spec.fields):
-        raise InvalidInput(f"{len(values)} partition values, the spec has {len(spec.fields)} fields", where="partition")
+        raise InvalidInput(
+            f"{plural(len(values), 'partition value')}, the spec has {plural(len(spec.fields), 'field')}",
+            where="partition",
+        )
     levels = []
     for field, typed, value in zip(spec.fields, partition_type(spec, schema).fields, values, strict=True):
         text = field.parsed_transform.human(typed.type, value)

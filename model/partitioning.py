@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
+from firn.model.amounts import plural
 from firn.model.errors import InvalidInput, InvalidMetadata, Unsupported
 from firn.model.json_members import (
     INT_MAX,
@@ -277,7 +278,7 @@ def spec_from_json(obj: Any, *, where: str = "partition-spec", spec_id: int | No
     listed = list_of(members, "fields", where=where)
     fields_path = join(where, "fields")
     if len(listed) > SPEC_FIELDS_MAX:
-        raise InvalidMetadata(f"{len(listed)} fields, the limit is {SPEC_FIELDS_MAX}", where=fields_path)
+        raise InvalidMetadata(f"{plural(len(listed), 'field')}, the limit is {SPEC_FIELDS_MAX}", where=fields_path)
     fields = tuple(_field_from_json(f, i, where=f"{fields_path}[{i}]") for i, f in enumerate(listed))
     with_ids = sum(f.get("field-id") is not None for f in listed)
     if with_ids not in {0, len(listed)}:
@@ -361,7 +362,9 @@ def partition_from_json(type: StructType, obj: Any, *, where: str = "partition")
     elif not isinstance(obj, list):
         raise InvalidInput(f"must be an array or an object, not {describe(obj)}", where=where)
     if len(obj) != len(type.fields):
-        raise InvalidInput(f"{len(obj)} partition values, the spec has {len(type.fields)} fields", where=where)
+        raise InvalidInput(
+            f"{plural(len(obj), 'partition value')}, the spec has {plural(len(type.fields), 'field')}", where=where
+        )
     return tuple(
         value_from_json(field.type, value, where=f"{where}[{i}]", lenient=True)
         for i, (field, value) in enumerate(zip(type.fields, obj, strict=True))

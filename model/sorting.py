@@ -8,6 +8,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from firn.model.amounts import plural
 from firn.model.errors import InvalidInput, InvalidMetadata, Unsupported
 from firn.model.json_members import as_object, extra_of, int_of, int_or_none, join, list_of, str_of
 from firn.model.partition_update import rebind_ids
@@ -210,7 +211,7 @@ def sort_by_from_json(obj: Any, *, where: str = "sort-by") -> tuple[SortBy, ...]
     An empty list means unsorted. Raises InvalidInput naming the member.
     """
     if isinstance(obj, list) and len(obj) > SPEC_FIELDS_MAX:
-        raise InvalidInput(f"{len(obj)} keys, the limit is {SPEC_FIELDS_MAX}", where=where)
+        raise InvalidInput(f"{plural(len(obj), 'key')}, the limit is {SPEC_FIELDS_MAX}", where=where)
     try:
         return msgspec.convert(obj, tuple[SortBy, ...])
     except msgspec.ValidationError as error:
@@ -299,7 +300,7 @@ def order_from_json(obj: Any, *, where: str = "sort-order", order_id: int | None
     listed = list_of(members, "fields", where=where)
     path = join(where, "fields")
     if len(listed) > SPEC_FIELDS_MAX:
-        raise InvalidMetadata(f"{len(listed)} fields, the limit is {SPEC_FIELDS_MAX}", where=path)
+        raise InvalidMetadata(f"{plural(len(listed), 'field')}, the limit is {SPEC_FIELDS_MAX}", where=path)
     return SortOrder(
         order_id=found_id,
         fields=tuple(_field_from_json(field, where=f"{path}[{i}]") for i, field in enumerate(listed)),

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
+from firn.model.amounts import plural
 from firn.model.errors import InvalidInput, InvalidIntent
 from firn.model.identifiers import check_table_name
 from firn.model.limits import Limits
@@ -52,7 +53,7 @@ def check_transaction(transaction: Transaction, *, limits: Limits) -> None:
     if len(transaction.members) > limits.transaction_members_max:
         raise _too_large(f"{len(transaction.members)} members, the limit is {limits.transaction_members_max}")
     if len(transaction.tables) > limits.transaction_tables_max:
-        raise _too_large(f"{len(transaction.tables)} tables, the limit is {limits.transaction_tables_max}")
+        raise _too_large(f"{plural(len(transaction.tables), 'table')}, the limit is {limits.transaction_tables_max}")
     for at, member in enumerate(transaction.members):
         _check_member(member, transaction, where=f"members[{at}]")
     changed = {member.table for member in transaction.members}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from firn.model.amounts import plural
 from firn.model.errors import InvalidSchema
 from firn.model.json_members import describe, extra_of, int_of, join, list_of, missing, str_of, str_or_none
 from firn.model.types import (
@@ -76,7 +77,7 @@ def struct_from_json(obj: dict[str, Any], *, where: str, known: frozenset[str], 
     """The struct type of an object with ``fields``; members not in `known` go to `extra`."""
     members = list_of(obj, "fields", where=where)
     if len(members) > SCHEMA_FIELDS_MAX:
-        raise InvalidSchema(f"{len(members)} fields, over {SCHEMA_FIELDS_MAX}", where=join(where, "fields"))
+        raise InvalidSchema(f"{plural(len(members), 'field')}, over {SCHEMA_FIELDS_MAX}", where=join(where, "fields"))
     fields = tuple(
         field_from_json(member, where=f"{where}.fields[{i}]", depth=depth) for i, member in enumerate(members)
     )

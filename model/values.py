@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, Final
 
+from firn.model.amounts import plural
 from firn.model.errors import InvalidInput, Unsupported
 from firn.model.internal_values import (
     DAY_MICROS,
@@ -325,7 +326,9 @@ def _nested_from_json(type: StructType | ListType | MapType, obj: Any, *, where:
             if obj.keys() != {"keys", "values"} or not isinstance(keys, list) or not isinstance(values, list):
                 raise InvalidInput("a map must be an object of two arrays, keys and values", where=where)
             if len(keys) != len(values):
-                raise InvalidInput(f"{len(keys)} keys and {len(values)} values in a map", where=where)
+                raise InvalidInput(
+                    f"{plural(len(keys), 'key')} and {plural(len(values), 'value')} in a map", where=where
+                )
             return tuple(
                 (
                     value_from_json(type.key, k, where=f"{where}.keys[{i}]", lenient=lenient),

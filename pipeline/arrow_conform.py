@@ -14,6 +14,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from firn.model.amounts import plural
 from firn.model.errors import InvalidInput
 from firn.model.schema import Schema
 from firn.model.types import (
@@ -92,7 +93,7 @@ def _nulls(type: Type, length: int) -> pa.Array:
 
 def _required(array: pa.Array, field: NestedField, *, where: str) -> pa.Array:
     if field.required and array.null_count and field.type != UNKNOWN:
-        raise InvalidInput(f"holds {array.null_count} nulls and is required", where=where)
+        raise InvalidInput(f"holds {plural(array.null_count, 'null')} and is required", where=where)
     return array
 
 
@@ -145,7 +146,7 @@ def _under_nulls(child: pa.Array, dead: pa.Array, field: NestedField, *, where: 
     """Some value where the parent is null: Arrow writes no required column with nulls, whatever its parent is."""
     nulls = pc.sum(pc.and_(child.is_null(), pc.invert(dead))).as_py()
     if nulls:
-        raise InvalidInput(f"holds {nulls} nulls and is required", where=where)
+        raise InvalidInput(f"holds {plural(nulls, 'null')} and is required", where=where)
     if pc.all(dead).as_py():
         parent = NestedField(field_id=0, name="parent", type=StructType((field,)), required=False)
         placeholder = array_of_values([None], parent).field(0)

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from firn.model.amounts import plural
 from firn.model.errors import CorruptFile, InvalidSchema
 from firn.model.schema import Schema
 from firn.model.types import (
@@ -153,7 +154,7 @@ def _struct(array: pa.StructArray, field: FileField, type: StructType, *, locati
 def _check_nulls(child: pa.Array, parent: pa.StructArray, wanted: NestedField, *, location: str) -> None:
     nulls = pc.sum(pc.and_(child.is_null(), parent.is_valid())).as_py()
     if nulls:
-        raise CorruptFile(location, f"required field {wanted.name!r} holds {nulls} nulls")
+        raise CorruptFile(location, f"required field {wanted.name!r} holds {plural(nulls, 'null')}")
 
 
 def _list(array: pa.Array, field: FileField, type: ListType, *, location: str) -> pa.Array:
@@ -191,7 +192,7 @@ def _leaf(array: pa.Array, field: FileField, wanted: NestedField, *, location: s
             raise _mismatch(field, wanted, location)
         array = _cast(array, wanted.type, storage, location=location)
     if wanted.required and array.null_count:
-        raise CorruptFile(location, f"required column {wanted.name!r} holds {array.null_count} nulls")
+        raise CorruptFile(location, f"required column {wanted.name!r} holds {plural(array.null_count, 'null')}")
     return pa.ExtensionArray.from_storage(target, array) if storage is not target else array
 
 

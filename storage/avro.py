@@ -24,6 +24,7 @@ import msgspec
 import zstandard
 from isal import igzip_lib, isal_zlib
 
+from firn.model.amounts import plural
 from firn.model.errors import CorruptFile, InvalidInput
 from firn.storage import snappy
 from firn.storage.avro_numbers import encode_long
@@ -138,7 +139,7 @@ class AvroFile(msgspec.Struct, frozen=True, kw_only=True):
                 raise CorruptFile(self.location, f"{where}: {self.codec}: {exc}") from None
             budget -= len(content)
             if block.count * self.schema.root.width > len(content):
-                raise CorruptFile(self.location, f"{where}: {block.count} records in {len(content)} bytes")
+                raise CorruptFile(self.location, f"{where}: {plural(block.count, 'record')} in {len(content)} bytes")
             yield block.count, content
 
     def read_blocks(self) -> Iterator[list[dict[str, Any]]]:
@@ -338,7 +339,7 @@ def decode_block(schema: AvroSchema, content: bytes, count: int) -> list[dict[st
         raise TypeError(type(decoded).__name__)
     records: list[dict[str, Any]] = decoded[BLOCK_FIELD]
     if len(records) != count:  # a record that ended in the final zero left that for the array to go on
-        raise ValueError(f"{len(records)} records instead of {count}")
+        raise ValueError(f"{plural(len(records), 'record')} instead of {count}")
     return records
 
 

@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
+from firn.model.amounts import plural
 from firn.storage.avro_numbers import encode_long
 from firn.storage.avro_schema import AvroSchema
 
@@ -310,7 +311,7 @@ def _blocks(item: Step) -> Skip:
                 size, at = _long(content, at)
                 count, end = -count, at + size
             if count > len(content) - at:
-                raise ValueError(f"{count} items in {len(content) - at} bytes")
+                raise ValueError(f"{plural(count, 'item')} in {len(content) - at} bytes")
             at = some(content, at, count)
             if end is not None and at != end:
                 raise ValueError("items of another size than is said before them")

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
+from firn.model.amounts import plural
 from firn.model.datafile import DataFile, FileFormat
 from firn.model.errors import InvalidInput, Unsupported
 from firn.model.metrics_modes import MetricsModes
@@ -73,7 +74,8 @@ def encode_rows(rows: Iterable[Mapping[int, Any]], schema: Schema, new: NewFile)
 def _encode_parquet(rows: Iterable[Mapping[int, Any]], schema: Schema, new: NewFile) -> tuple[bytes, DataFile]:
     if len(new.partition) != len(new.spec.fields):
         raise InvalidInput(
-            f"{len(new.partition)} partition values for {len(new.spec.fields)} partition fields", where=new.location
+            f"{plural(len(new.partition), 'partition value')} for {plural(len(new.spec.fields), 'partition field')}",
+            where=new.location,
         )
     sink = io.BytesIO()
     writer = ParquetFileWriter(sink, schema, properties=new.properties)

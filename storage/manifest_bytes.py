@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
+from firn.model.amounts import plural
 from firn.model.datafile import CONTENT_CODES, DataFile
 from firn.model.errors import InvalidInput
 from firn.model.internal_values import check_value, unscaled_of
@@ -128,7 +129,9 @@ class PartitionBytes:
 
     def _encode(self, values: tuple[Any, ...]) -> bytes:
         if len(values) != len(self._fields):
-            raise InvalidInput(f"{len(values)} values for {len(self._fields)} fields", where="partition")
+            raise InvalidInput(
+                f"{plural(len(values), 'value')} for {plural(len(self._fields), 'field')}", where="partition"
+            )
         return b"".join(
             _partition_value(type_, value, where) for (type_, where), value in zip(self._fields, values, strict=True)
         )

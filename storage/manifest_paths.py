@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
+from firn.model.amounts import plural
 from firn.model.datafile import CONTENT_CODES
 from firn.model.errors import CorruptFile, InvalidInput
 from firn.model.manifest import ManifestFile, Status
@@ -77,7 +78,7 @@ def checked_file(
     path, row_count = content_of(stored_path).decode(), long_of(stored_rows)
     # An odd first byte is a negative number's.
     if not path or row_count < 0 or size[0] & 1 or not _is_format(file_format):
-        raise InvalidInput(f"{row_count} rows, {long_of(size)} bytes", where=f"{path!r:.200}")
+        raise InvalidInput(f"{plural(row_count, 'row')}, {long_of(size)} bytes", where=f"{path!r:.200}")
     return path, row_count
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Protocol
 
+from firn.model.amounts import plural
 from firn.model.errors import CorruptFile, InvalidInput
 from firn.model.limits import Limits
 from firn.model.manifest import ManifestEntry, ManifestFile
@@ -71,7 +72,8 @@ class StoredManifests:
         paths = snapshot.manifests or ()
         if len(paths) > EMBEDDED_MANIFESTS_MAX:
             raise InvalidInput(
-                f"{len(paths)} manifests, over {EMBEDDED_MANIFESTS_MAX}", where=f"snapshot {snapshot.snapshot_id}"
+                f"{plural(len(paths), 'manifest')}, over {EMBEDDED_MANIFESTS_MAX}",
+                where=f"snapshot {snapshot.snapshot_id}",
             )
         if len(set(paths)) != len(paths):
             raise CorruptFile(f"snapshot {snapshot.snapshot_id}", "names a manifest twice")

@@ -55,7 +55,8 @@ class RowDecoder:
         path, rows, size = stored["f100"], stored["f103"], stored["f104"]
         if content is None or file_format is None or not path or rows is None or size is None or rows < 0 or size < 0:
             raise InvalidInput(
-                f"content {code}, format {format_name!r:.40}, {rows} rows, {size} bytes", where=f"{path!r:.200}"
+                f"content {code}, format {format_name!r:.40}, rows {rows}, bytes {size}",
+                where=f"{path!r:.200}",
             )
         split_offsets, equality_ids = stored.get("f132"), stored.get("f135")
         return ManifestEntry(

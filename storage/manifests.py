@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from firn.model.amounts import plural
 from firn.model.by_identity import ByIdentity
 from firn.model.errors import CorruptFile, InvalidInput, Unsupported
 from firn.model.manifest import (
@@ -332,7 +333,9 @@ def open_manifest(data: bytes, *, manifest: ManifestFile, limits: AvroLimits = D
     listed = (manifest.added_files_count, manifest.existing_files_count, manifest.deleted_files_count)
     known = [count for count in listed if count is not None]
     if len(known) == len(listed) and sum(known) != file.record_count:
-        raise CorruptFile(location, f"{file.record_count} entries where the manifest list says {sum(known)}")
+        raise CorruptFile(
+            location, f"{plural(file.record_count, 'entry', 'entries')} where the manifest list says {sum(known)}"
+        )
     return file
 
 

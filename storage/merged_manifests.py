@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from firn.model.amounts import plural
 from firn.model.errors import CorruptFile, InvalidInput
 from firn.model.manifest import (
     UNASSIGNED_SEQUENCE_NUMBER,
@@ -165,7 +166,7 @@ def laid_out(
     files = made_of.files
     if sum(count for count, _ in made.blocks) != files:
         where = made_of.parts[0][0].manifest_path
-        raise CorruptFile(where, f"or one merged with it does not hold the {files} live files listed")
+        raise CorruptFile(where, f"or one merged with it does not hold the {plural(files, 'live file')} listed")
     header = {**made_of.header, **made.header}
     data = write_avro(manifest_schema(type_, version), made.blocks, metadata=header)
     known = [piece for piece in pieces if isinstance(piece, PackedEntries)] if files < TAKEN_OVER_FROM else []

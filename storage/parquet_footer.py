@@ -12,6 +12,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from firn.model.amounts import plural
 from firn.model.errors import CorruptFile, InvalidInput, Unsupported
 from firn.storage.parquet_columns import PARQUET_ERRORS
 from firn.storage.thrift import read_struct
@@ -123,11 +124,11 @@ def _footer(fields: Mapping[int, Any], *, columns: int) -> Footer:
         where = f"row group {index}"
         chunks = _list(group, 1, f"columns of {where}")
         if len(chunks) != columns:
-            raise InvalidInput(f"{where} has {len(chunks)} columns, the schema {columns}")
+            raise InvalidInput(f"{where} has {plural(len(chunks), 'column')}, the schema {columns}")
         row_groups.append(tuple(_chunk(chunk, f"{where}, column {at}") for at, chunk in enumerate(chunks)))
     counted = sum(_count(group, 3, f"rows of row group {index}") for index, group in enumerate(groups))
     if counted != rows:
-        raise InvalidInput(f"the row groups have {counted} rows, the file {rows}")
+        raise InvalidInput(f"the row groups have {plural(counted, 'row')}, the file {rows}")
     return Footer(rows, tuple(row_groups))
 
 
@@ -148,7 +149,7 @@ def _chunk(chunk: Any, where: str) -> Chunk:
     values = _count(members, 5, f"values of {where}")
     nulls = statistics.get(3, _nulls_by_levels(members.get(16), values))
     if nulls is not None and not (isinstance(nulls, int) and 0 <= nulls <= values):
-        raise InvalidInput(f"{where} has {nulls} nulls in {values} values")
+        raise InvalidInput(f"{where} has a null count of {nulls} for {plural(values, 'value')}")
     return Chunk(
         physical=physical,
         values=values,

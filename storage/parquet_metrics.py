@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from firn.model.amounts import plural
 from firn.model.bounds import GeoBound, truncate_lower, truncate_upper
 from firn.model.datafile import DataFile
 from firn.model.errors import CorruptFile, InvalidInput, InvalidSchema
@@ -70,7 +71,10 @@ def parquet_data_file(  # noqa: PLR0913 - one argument for each thing that a foo
     if partition is None:
         partition = infer_partition(columns, schema=schema, spec=spec, location=location, nan_counts=nan_counts)
     elif len(partition) != len(spec.fields):
-        raise InvalidInput(f"{len(partition)} partition values for {len(spec.fields)} partition fields", where=location)
+        raise InvalidInput(
+            f"{plural(len(partition), 'partition value')} for {plural(len(spec.fields), 'partition field')}",
+            where=location,
+        )
     modes = metrics_modes(properties or {}, schema) if modes is None else modes
     kept = [(i, one, modes.of(i)) for i, one in columns.items() if not one.repeated and modes.of(i).has_counts]
     nans = nan_counts or {}
@@ -199,7 +203,7 @@ def check_required(columns: Mapping[int, ColumnMetrics], *, schema: Schema, loca
         if not field.required:
             continue
         if column is not None and column.nulls:
-            raise InvalidInput(f"required column {field.name!r} has {column.nulls} nulls", where=location)
+            raise InvalidInput(f"required column {field.name!r} has {plural(column.nulls, 'null')}", where=location)
         missing = not any(_belongs(schema, i, to=field.field_id) for i in columns)
         if missing and field.initial_default is None:
             raise InvalidInput(f"required column {field.name!r} is missing", where=location)

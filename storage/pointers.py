@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 import msgspec
 import structlog
 
+from firn.model.amounts import plural
 from firn.model.errors import CorruptFile, Fenced, InvalidInput, Misconfigured, NotFound, Unavailable, UnknownOutcome
 from firn.model.pause import Pause
 from firn.storage.content_digests import is_of_parts
@@ -284,7 +285,7 @@ def _outcome(
     changes: Sequence[PointerChange | PointerCheck], results: list[OpResult], *, lease_count: int
 ) -> SwapOutcome:
     if len(results) != lease_count + len(changes):
-        return Unknown(f"{len(results)} results for {lease_count + len(changes)} operations")
+        return Unknown(f"{plural(len(results), 'result')} for {lease_count + len(changes)} operations")
     failed = [
         (index, result)
         for index, result in enumerate(results)

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from firn.model.amounts import plural
 from firn.model.bounds import truncate_lower, truncate_upper
 from firn.model.datafile import DataFile, FileFormat
 from firn.model.errors import InvalidInput
@@ -111,7 +112,8 @@ class RowMetrics:
         """The manifest entry of the file that these rows were written to; arguments as in `parquet_data_file`."""
         if len(partition) != len(spec.fields):
             raise InvalidInput(
-                f"{len(partition)} partition values for {len(spec.fields)} partition fields", where=written.location
+                f"{plural(len(partition), 'partition value')} for {plural(len(spec.fields), 'partition field')}",
+                where=written.location,
             )
         modes = metrics_modes(properties or {}, self._schema) if modes is None else modes
         kept = [(i, one, modes.of(i)) for i, one in self._columns.items() if modes.of(i).has_counts]

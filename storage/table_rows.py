@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from firn.model.amounts import plural
 from firn.model.datafile import DataFile
 from firn.model.deletion_vector import DeletionVector, from_blob
 from firn.model.errors import CorruptFile, Unsupported
@@ -95,7 +96,9 @@ class RowReader(msgspec.Struct, frozen=True, kw_only=True):
             if live:
                 yield live
         if start != data_file.record_count:
-            raise CorruptFile(data_file.file_path, f"has {start} rows, its entry says {data_file.record_count}")
+            raise CorruptFile(
+                data_file.file_path, f"has {plural(start, 'row')}, its entry says {data_file.record_count}"
+            )
 
     def deleted_positions(self, data_file: DataFile, deletes: Iterable[DataFile]) -> DeletionVector:
         """The positions that deletion vectors or position delete files among `deletes` delete from `data_file`."""
@@ -160,7 +163,9 @@ class RowReader(msgspec.Struct, frozen=True, kw_only=True):
         if spec is None:
             raise Unsupported(f"partition spec {data_file.spec_id} is not the table's", where=data_file.file_path)
         if len(spec.fields) != len(data_file.partition):
-            raise CorruptFile(data_file.file_path, f"its entry has {len(data_file.partition)} partition values")
+            raise CorruptFile(
+                data_file.file_path, f"its entry has {plural(len(data_file.partition), 'partition value')}"
+            )
         return {
             field.source_id: value
             for field, value in zip(spec.fields, data_file.partition, strict=True)

@@ -13,6 +13,7 @@ from typing import Any, Final
 import mmh3
 import msgspec
 
+from firn.model.amounts import plural
 from firn.model.errors import CorruptFile, InvalidInput, Unsupported
 from firn.model.puffin import NDV, THETA_SKETCH
 from firn.model.types import Type
@@ -126,7 +127,7 @@ def sketch_from_bytes(data: bytes, *, location: str) -> ThetaSketch:
     count = 1 if longs == 1 else _COUNTS.unpack_from(data, 8)[0]
     theta: int = _LONG.unpack_from(data, 16)[0] if longs == 3 else THETA_MAX
     if count > ENTRIES_MAX or len(data) != 8 * (longs + count):
-        raise CorruptFile(location, f"theta sketch of {len(data)} bytes states {count} entries")
+        raise CorruptFile(location, f"theta sketch of {len(data)} bytes states {plural(count, 'entry', 'entries')}")
     hashes = sorted(memoryview(data)[8 * longs :].cast("Q"))
     if not 0 < theta <= THETA_MAX or len(set(hashes)) != count or (hashes and not 0 < hashes[0] <= hashes[-1] < theta):
         raise CorruptFile(location, "theta sketch has entries that repeat or are not below its theta")

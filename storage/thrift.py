@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from typing import Any, Final
 
+from firn.model.amounts import plural
 from firn.model.errors import InvalidInput
 
 DEPTH_MAX: Final = 32
@@ -86,7 +87,7 @@ def _list(data: bytes, at: int, depth: int) -> tuple[list[Any], int]:
     size, at = (header >> 4, at + 1) if header < 0xF0 else _varint(data, at + 1)
     kind = header & 0x0F
     if size > len(data) - at:  # every item takes a byte at least
-        raise InvalidInput(f"a list of {size} items at byte {at}")
+        raise InvalidInput(f"a list of {plural(size, 'item')} at byte {at}")
     items = []
     for _ in range(size):
         item, at = _value(data, at, kind, depth + 1)
@@ -101,7 +102,7 @@ def _map(data: bytes, at: int, depth: int) -> tuple[list[tuple[Any, Any]], int]:
     kinds = data[at]
     at += 1
     if depth > DEPTH_MAX or size > len(data) - at:
-        raise InvalidInput(f"a map of {size} entries at byte {at}")
+        raise InvalidInput(f"a map of {plural(size, 'entry', 'entries')} at byte {at}")
     entries = []
     for _ in range(size):
         key, at = _value(data, at, kinds >> 4, depth + 1)

@@ -22,6 +22,7 @@ from firn.coordinator.replay.decision import Refusal
 from firn.coordinator.replay.draft import DraftManifest, DraftSnapshot
 from firn.coordinator.replay.file_filter import FileFilter
 from firn.coordinator.replay.working import Working
+from firn.model.amounts import agreeing, plural
 from firn.model.content_file import bind_content_file
 from firn.model.datafile import DataFile
 from firn.model.delete_index import PartitionKey, partition_key, referenced_data_file
@@ -212,7 +213,10 @@ def _files_touched(reserved: frozenset[str], draft: DraftSnapshot) -> Touched | 
         elif added and target is not None and target in reserved:
             deleted_from.add(target)
     if removed:
-        return Touched(f"{len(removed)} of the reserved files were removed", tuple(sorted(removed)))
+        return Touched(
+            f"{len(removed):,} of the reserved files {agreeing(len(removed), 'was', 'were')} removed",
+            tuple(sorted(removed)),
+        )
     if deleted_from:
         return Touched(f"rows of {len(deleted_from)} of the reserved files were deleted", tuple(sorted(deleted_from)))
     return None
@@ -221,9 +225,7 @@ def _files_touched(reserved: frozenset[str], draft: DraftSnapshot) -> Touched | 
 def _partitions_touched(metadata: TableMetadata, scope: Scope, draft: DraftSnapshot) -> Touched | None:
     keys = set(_partition_keys(metadata, scope))
     files = [file.file_path for file, _ in _changed(draft) if partition_key(file.spec_id, file.partition) in keys]
-    return (
-        Touched(f"{len(files)} files of the reserved partitions were added or removed", tuple(files)) if files else None
-    )
+    return _came_or_went("of the reserved partitions", files)
 
 
 def _partition_keys(metadata: TableMetadata, scope: Scope) -> Iterator[PartitionKey]:
@@ -247,8 +249,11 @@ def _rows_touched(metadata: TableMetadata, scope: Scope, draft: DraftSnapshot) -
     except Refusal:
         return None  # it means nothing for the table as it is
     files = [file.file_path for file, _ in _changed(draft) if reserved.may_match(file)]
-    return (
-        Touched(f"{len(files)} files that may hold reserved rows were added or removed", tuple(files))
-        if files
-        else None
-    )
+    return _came_or_went("that may hold reserved rows", files)
+
+
+def _came_or_went(which: str, files: Sequence[str]) -> Touched | None:
+    if not files:
+        return None
+    count = len(files)
+    return Touched(f"{plural(count, 'file')} {which} {agreeing(count, 'was', 'were')} added or removed", tuple(files))

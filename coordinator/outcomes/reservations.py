@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from firn.coordinator.replay.holds import Hold
+from firn.model.amounts import plural
 from firn.model.errors import InvalidInput, Unavailable
 from firn.model.identifiers import check_table_name
 from firn.model.limits import Limits
@@ -113,7 +114,9 @@ class Reservations:
                 begun = Begun(reservation=None, overlaps=overlaps)
                 return {}
             if len(others) >= RESERVATIONS_MAX:
-                raise InvalidInput(f"table {reservation.table!r} has {len(others)} reservations, as many as it may")
+                raise InvalidInput(
+                    f"table {reservation.table!r} has {plural(len(others), 'reservation')}, as many as it may"
+                )
             timed = msgspec.structs.replace(reservation, begun_ms=board.now_ms, until_ms=board.now_ms + lease_ms)
             begun = Begun(reservation=timed, overlaps=overlaps)
             return {_RESERVED + timed.reservation_id: _encoded(timed)}

@@ -16,6 +16,7 @@ from firn.coordinator.replay.files_rules import bind_added, require_not_live
 from firn.coordinator.replay.merging import merge_small
 from firn.coordinator.replay.working import Working
 from firn.coordinator.replay.written_manifests import ReadManifest, read_written, require_all_added
+from firn.model.amounts import agreeing, plural
 from firn.model.datafile import DataFile
 from firn.model.intent import Append
 from firn.model.long_tuples import preceded
@@ -152,7 +153,9 @@ def require_once(files: Sequence[DataFile]) -> None:
     counts = Counter(file.file_path for file in files)
     twice = [path for path, count in counts.items() if count > 1]
     if twice:
-        rules.DUPLICATE_FILE.refuse(f"{len(twice)} files are named twice, first {twice[0]}", files=twice)
+        rules.DUPLICATE_FILE.refuse(
+            f"{plural(len(twice), 'file')} {agreeing(len(twice))} named twice, first {twice[0]}", files=twice
+        )
 
 
 def staged_append(working: Working, intent: Append) -> Applied:

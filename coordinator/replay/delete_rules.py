@@ -8,6 +8,7 @@ from firn.coordinator.replay import rules
 from firn.coordinator.replay.files_rules import require_allowed
 from firn.coordinator.replay.live_deletes import DeleteKey, LiveDeletes, delete_key
 from firn.coordinator.replay.working import Working
+from firn.model.amounts import agreeing, plural
 from firn.model.content_file import bind_content_file
 from firn.model.datafile import DataFile
 from firn.model.delete_index import PartitionKey, equality_scope, partition_key, referenced_data_file
@@ -79,7 +80,8 @@ def require_deletes_not_live(index: LiveDeletes, files: Iterable[DataFile]) -> N
     twice = [file.file_path for file in files if delete_key(file) in index]
     if twice:
         rules.DUPLICATE_FILE.refuse(
-            f"{len(twice)} delete files are live in the table already, first {twice[0]}", files=twice
+            f"{plural(len(twice), 'delete file')} {agreeing(len(twice))} live in the table already, first {twice[0]}",
+            files=twice,
         )
 
 
@@ -94,7 +96,8 @@ def require_deletes_live(
     missing = sorted(path for path, offset in keys if (path, offset) not in index and (path, offset) not in superseded)
     if missing:
         rules.MISSING_FILE.refuse(
-            f"{len(missing)} of {len(keys)} delete files are not live any more, first {missing[0]}",
+            f"{len(missing):,} of {plural(len(keys), 'delete file')} {agreeing(len(missing))} not live any more, first "
+            f"{missing[0]}",
             files=missing,
             base=base,
         )

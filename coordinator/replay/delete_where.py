@@ -8,6 +8,7 @@ from firn.coordinator.replay.file_change import FileChange, apply_change
 from firn.coordinator.replay.file_filter import FileFilter
 from firn.coordinator.replay.live_entries import live_entries
 from firn.coordinator.replay.working import Working
+from firn.model.amounts import plural
 from firn.model.intent import DeleteWhere
 
 
@@ -34,7 +35,7 @@ def files_inside(working: Working, branch: str, filter: FileFilter, *, base: int
             (inside if filter.must_match(file) else partly).append(file.file_path)
     if partly:
         rules.PARTIAL_MATCH.refuse(
-            f"{len(partly)} files may have rows that match and rows that do not, first {partly[0]}: "
+            f"{plural(len(partly), 'file')} may have rows that match and rows that do not, first {partly[0]}: "
             f"rewrite them, or delete their rows by position",
             files=partly,
             base=base,

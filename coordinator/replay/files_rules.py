@@ -8,6 +8,7 @@ from firn.coordinator.replay import rules
 from firn.coordinator.replay.head import Head
 from firn.coordinator.replay.window import remover_of
 from firn.coordinator.replay.working import Working
+from firn.model.amounts import agreeing, plural
 from firn.model.content_file import bind_content_file, bind_partition, with_bytes
 from firn.model.datafile import DataFile
 from firn.model.errors import InvalidInput, InvalidIntent
@@ -101,7 +102,9 @@ def require_not_live(head: Head, files: Sequence[DataFile]) -> None:
     twice = [f.file_path for f in files if f.file_path in head.live]
     if twice:
         rules.DUPLICATE_FILE.refuse(
-            f"{len(twice)} of {len(files)} files are live in the table already, first {twice[0]}", files=twice
+            f"{len(twice):,} of {plural(len(files), 'file')} {agreeing(len(twice))} live in the table already, first "
+            f"{twice[0]}",
+            files=twice,
         )
 
 
@@ -118,7 +121,8 @@ def require_live(working: Working, branch: str, locations: Sequence[str], *, bas
     winner = remover_of(working, branch, set(missing), since=base_snapshot_id)
     by = "" if winner is None else f"; snapshot {winner.snapshot_id} ({winner.operation}) removed it"
     rules.MISSING_FILE.refuse(
-        f"{len(missing)} of {len(locations)} files are not live on {branch!r} any more, first {missing[0]}{by}",
+        f"{len(missing):,} of {plural(len(locations), 'file')} {agreeing(len(missing))} not live on {branch!r} any "
+        f"more, first {missing[0]}{by}",
         files=missing,
         winner=winner,
         base=base_snapshot_id,

@@ -21,6 +21,7 @@ from firn.coordinator.replay.live_deletes import DeleteKey
 from firn.coordinator.replay.live_entries import entries_of
 from firn.coordinator.replay.window import window
 from firn.coordinator.replay.working import Working
+from firn.model.amounts import plural
 from firn.model.datafile import DataFile
 from firn.model.intent import Overwrite
 from firn.model.snapshot import Snapshot
@@ -79,6 +80,7 @@ def require_inside(filter: FileFilter, added: Sequence[DataFile]) -> None:
     outside = [file.file_path for file in added if not filter.must_match(file)]
     if outside:
         rules.OUTSIDE_FILTER.refuse(
-            f"{len(outside)} of {len(added)} added files may have rows outside the row filter, first {outside[0]}",
+            f"{len(outside):,} of {plural(len(added), 'added file')} may have rows outside the row filter, first "
+            f"{outside[0]}",
             files=outside,
         )

@@ -72,7 +72,7 @@ def require_no_more_rows(intent: Replace, rewritten: Sequence[ManifestEntry], ad
     added_rows = sum(file.record_count for file in added)
     if added_rows > removed_rows:
         rules.MORE_ROWS.refuse(
-            f"a rewrite keeps rows, but {added_rows} are added where {removed_rows} are removed",
+            f"a rewrite keeps rows, but {added_rows:,} come where {removed_rows:,} go",
             base=intent.base_snapshot_id,
         )
 

@@ -17,6 +17,7 @@ from firn.coordinator.replay.live_entries import live_entries
 from firn.coordinator.replay.touched_partitions import TouchedPartitions
 from firn.coordinator.replay.window import window
 from firn.coordinator.replay.working import Working
+from firn.model.amounts import agreeing, plural
 from firn.model.cherry_pick import REPLACE_PARTITIONS
 from firn.model.datafile import DataFile
 from firn.model.intent import ReplacePartitions
@@ -54,7 +55,8 @@ def require_empty(working: Working, intent: ReplacePartitions, touched: TouchedP
     files = [entry.data_file for entry in live if touched.may_have(entry.data_file)]
     if files:
         rules.OCCUPIED_PARTITION.refuse(
-            f"{len(files)} files are in the partitions that are to be filled, first {files[0].file_path}",
+            f"{plural(len(files), 'file')} {agreeing(len(files))} in the partitions that are to be filled, first "
+            f"{files[0].file_path}",
             files=[file.file_path for file in files],
             partitions=[working.partition_path(file) for file in files],
             base=intent.base_snapshot_id,
@@ -76,9 +78,9 @@ def files_inside(working: Working, intent: ReplacePartitions, touched: TouchedPa
             partly.append(file)
     if partly:
         rules.PARTIAL_MATCH.refuse(
-            f"{len(partly)} files of other partition specs may have rows in the replaced partitions and in others, "
-            f"first {partly[0].file_path} (spec {partly[0].spec_id}): rewrite them by the spec of the added files, or "
-            f"overwrite by a filter",
+            f"{plural(len(partly), 'file')} of other partition specs may have rows in the replaced partitions and in "
+            f"others, first {partly[0].file_path} (spec {partly[0].spec_id}): rewrite them by the spec of the added "
+            f"files, or overwrite by a filter",
             files=[file.file_path for file in partly],
             partitions=[working.partition_path(file) for file in partly],
             base=intent.base_snapshot_id,

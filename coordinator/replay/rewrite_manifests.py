@@ -13,6 +13,7 @@ from firn.coordinator.replay.file_change import properties_of
 from firn.coordinator.replay.live_deletes import LiveDelete
 from firn.coordinator.replay.working import Working
 from firn.coordinator.replay.written_manifests import ReadManifest, read_written
+from firn.model.amounts import agreeing, plural
 from firn.model.datafile import DataFile
 from firn.model.delete_index import partition_key
 from firn.model.intent import RewriteManifests
@@ -66,8 +67,8 @@ def _require_listed(intent: RewriteManifests, manifests: Sequence[ManifestRef]) 
     missing = [path for path in intent.removed_manifests if path not in by_location]
     if missing:
         rules.MISSING_MANIFEST.refuse(
-            f"{len(missing)} of {len(intent.removed_manifests)} manifests are not in the list of {intent.branch!r} "
-            f"(any more), first {missing[0]}",
+            f"{len(missing):,} of {plural(len(intent.removed_manifests), 'manifest')} {agreeing(len(missing))} not in "
+            f"the list of {intent.branch!r} (any more), first {missing[0]}",
             files=missing,
         )
     return [by_location[path] for path in dict.fromkeys(intent.removed_manifests)]
@@ -87,8 +88,8 @@ def require_same_files(before: Sequence[ManifestEntry], manifests: Sequence[Read
     paths = sorted({str(identity[0]) for identity in ((had - has) + (has - had))})
     if paths:
         rules.MANIFEST_MISMATCH.refuse(
-            f"{len(before)} files are listed in the removed manifests, {len(after)} in the written ones; "
-            f"{len(paths)} are missing, new, or have other numbers, first {paths[0]}",
+            f"{plural(len(before), 'file')} {agreeing(len(before))} listed in the removed manifests, {len(after):,} in "
+            f"the written ones; missing, new, or with other numbers: {len(paths):,}, first {paths[0]}",
             files=paths,
         )
     known = {_identity(entry): entry.data_file for entry in before}

@@ -17,6 +17,7 @@ from firn.coordinator.replay.conflicts import WindowDeletes, refuse_new_deletes
 from firn.coordinator.replay.delete_rules import may_apply
 from firn.coordinator.replay.deleted_positions import DeletedPositions
 from firn.coordinator.replay.working import Working
+from firn.model.amounts import agreeing, plural
 from firn.model.datafile import DataFile
 from firn.model.delete_index import referenced_data_file
 from firn.model.manifest import ManifestEntry
@@ -105,8 +106,9 @@ def _refuse(path: str, clash: BitMap64, winner: Snapshot | None, *, base: int | 
     first = ", ".join(map(str, itertools.islice(clash, POSITIONS_TOLD_MAX)))
     by = "another snapshot" if winner is None else f"snapshot {winner.snapshot_id}"
     rules.ROW_CONFLICT.refuse(
-        f"{len(clash)} rows of {path} that the intent takes were deleted or changed by {by} meanwhile, "
-        f"at positions {first}{', …' if len(clash) > POSITIONS_TOLD_MAX else ''}",
+        f"{plural(len(clash), 'row')} of {path} that the intent takes {agreeing(len(clash), 'was', 'were')} deleted or "
+        f"changed by {by} meanwhile, at "
+        f"{agreeing(len(clash), 'position', 'positions')} {first}{', …' if len(clash) > POSITIONS_TOLD_MAX else ''}",
         files=(path,),
         winner=winner,
         base=base,

@@ -9,6 +9,7 @@ import msgspec
 from firn.coordinator.replay import rules
 from firn.coordinator.replay.files_rules import require_allowed
 from firn.coordinator.replay.working import Working
+from firn.model.amounts import plural
 from firn.model.datafile import DataFile
 from firn.model.errors import CorruptFile, InvalidInput, NotFound
 from firn.model.manifest import UNASSIGNED_SEQUENCE_NUMBER, ManifestEntry, ManifestFile, Status
@@ -87,8 +88,8 @@ def _read(working: Working, written: WrittenManifest, *, where: str) -> ReadMani
     rows = sum(entry.data_file.record_count for entry in entries)
     if not entries or (len(entries), rows) != (written.files_count, written.rows_count):
         rules.INVALID_MANIFEST.refuse(
-            f"{where}: lists {len(entries)} files with {rows} rows, {written.files_count} with {written.rows_count} "
-            f"were announced; it must list some",
+            f"{where}: lists {plural(len(entries), 'file')} with {plural(rows, 'row')}, announced were "
+            f"{written.files_count:,} with {written.rows_count:,}; it must list some",
             files=(path,),
         )
     for entry in entries:

@@ -8,22 +8,25 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SHOWN = ("cli", "client", "demo", "fsck", "insight", "operations", "pages", "recovery")
-FOLDERS = (*(ROOT / "coordinator" / name for name in SHOWN), ROOT / "pipeline")
+SHOWN = ("cli", "client", "demo", "fsck", "insight", "operations", "outcomes", "pages", "recovery", "replay")
+FOLDERS = (*(ROOT / "coordinator" / name for name in SHOWN), ROOT / "model", ROOT / "pipeline", ROOT / "storage")
 
 COUNTED = re.compile(
-    r"^ ((more|other|older|live|dead|delete|data|journal|smaller) )*"
-    r"(actions|breaches|columns|commits|conflicts|daemons|decisions|entries|events|files|groups|hours|intents|letters"
-    r"|manifests|orphans|partitions|pointers|rejections|reservations|rows|segments|shards|snapshots|tables|views"
-    r"|writers)(?![\w=/-])"
+    r"^ ((added|more|other|older|live|dead|delete|data|journal|partition|smaller) )*"
+    r"(actions|breaches|columns|commits|conflicts|containers|daemons|decisions|entries|events|fields|files|groups|hours"
+    r"|intents|items|keys|letters|manifests|nulls|orphans|partitions|pointers|records|rejections|reservations|results"
+    r"|rows|segments|shards|snapshots|swaps|tables|values|views|writers)(?![\w=/-])"
 )
+NO_COUNT = re.compile("(_max|_MAX|_id|type|format|kind)$")
+"""Limits, which are never one, and what is no number of things."""
+
 IN_TEMPLATES = re.compile(r"\{\{((?:(?!\}\}).)*)\}\}((?:(?! \{\{).)*)")
 
 
 def counted_for_many(path: Path) -> Iterator[str]:
     """Places of an f-string in which a number stands before a noun that says there are many of them.
 
-    A constant (``FILES_MAX``) is many.
+    A limit (``FILES_MAX``, ``limits.files_max``) is many.
     """
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.JoinedStr):
@@ -31,7 +34,7 @@ def counted_for_many(path: Path) -> Iterator[str]:
                 if not (isinstance(value, ast.FormattedValue) and isinstance(text, ast.Constant)):
                     continue
                 name, after = ast.unparse(value.value), str(text.value)
-                if not name.isupper() and COUNTED.match(after):
+                if not NO_COUNT.search(name) and COUNTED.match(after):
                     yield f"{path.relative_to(ROOT)}:{node.lineno}: {{{name}}}{after}"
 
 
@@ -39,7 +42,8 @@ def test_the_search_finds_what_it_is_for(tmp_path, monkeypatch):
     monkeypatch.setattr(f"{__name__}.ROOT", tmp_path)
     source = tmp_path / "told.py"
     source.write_text(
-        'a = f"{len(x):,} partitions counted"\nb = f"at most {FILES_MAX} files"\nc = f"{plural(n, \'file\')} of 3"\n'
+        'a = f"{len(x):,} partitions counted"\nb = f"at most {FILES_MAX} files, {snapshot_id} added files"\n'
+        "c = f\"{plural(n, 'file')} of 3\"\n"
     )
     assert list(counted_for_many(source)) == ["told.py:1: {len(x)} partitions counted"]
 

@@ -99,5 +99,5 @@ def test_a_path_reads_back(value):
 
 
 def test_a_tuple_of_another_length_is_refused():
-    with pytest.raises(InvalidInput, match="1 partition values, the spec has 0"):
+    with pytest.raises(InvalidInput, match="1 partition value, the spec has 0"):
         partition_path(UNPARTITIONED, SCHEMA, (1,))

@@ -141,7 +141,7 @@ def test_a_required_column_may_be_null_only_where_its_struct_is(tmp_path: Path) 
     (file,) = written(one.__class__(**{f: getattr(one, f) for f in one.__struct_fields__} | {"run": "b"}),
                       batch(point=pa.array([None, None], given_batch.schema.field("point").type)))  # fmt: skip
     assert [row[1] for row in rows(file, one.schema)] == [None, None]
-    with pytest.raises(InvalidInput, match=r"point\.x: holds 1 nulls"):
+    with pytest.raises(InvalidInput, match=r"point\.x: holds 1 null"):
         written(target(tmp_path / "b", schema_of(point=POINT)), batch(point=[{"x": None, "y": 2.0}]))
 
 

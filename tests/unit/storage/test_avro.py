@@ -192,7 +192,7 @@ def test_a_file_cut_at_a_block_boundary_announces_fewer_records():
         (b"\x02\x00\x00\x00", 1, "left over"),
         (b"\x02\x00\x00" * 2 + b"\x02\x02\x00\x00", 2, "3 records instead of 2"),
         (b"\x02\x00\x00" * 2 + b"\x00", 2, "left over"),
-        (b"\x02\x00", 1, "1 records in 2 bytes|EOFError"),
+        (b"\x02\x00", 1, "1 record in 2 bytes|EOFError"),
         (b"\x02\x09\x00", 1, "IndexError"),
         (b"\x02\x02\x04\xff\xff\x00", 1, "UnicodeDecodeError"),
         (b"\x02\x02\x03\x00\x00", 1, "block 0"),

@@ -241,7 +241,7 @@ def test_manifests_are_split_between_blocks_once_they_reach_the_target():
         ([replace(deleted(), sequence_number=None)], {}, "without a data sequence number"),
         ([added(content="position-deletes")], {"content": "deletes", "version": 1}, "a v1 manifest"),
         ([added()], {"version": 1, "snapshot_id": None}, "a v1 manifest"),
-        ([added(partition=(1,))], {}, "1 values for 2 fields"),
+        ([added(partition=(1,))], {}, "1 value for 2 fields"),
         ([added(partition=("x", 1))], {}, "partition.ts_day"),
         ([added(partition=(2**31, 1))], {}, "partition.ts_day"),
         ([added(record_count=2**64)], {}, "Avro type"),

@@ -357,7 +357,7 @@ def test_required_columns_must_be_there():
     schema = schema_of(field(1, "a", LONG), field(2, "b", LONG, required=True))
     with pytest.raises(InvalidInput, match="required column 'b' is missing"):
         data_file(pa.table({"a": [1]}), schema)
-    with pytest.raises(InvalidInput, match="required column 'b' has 1 nulls"):
+    with pytest.raises(InvalidInput, match="required column 'b' has 1 null"):
         data_file(pa.table({"a": [1], "b": pa.array([None], pa.int64())}), schema)
     defaulted = schema_of(field(1, "a", LONG), field(2, "b", LONG, required=True, default=5))
     assert data_file(pa.table({"a": [1]}), defaulted).value_counts == {1: 1}

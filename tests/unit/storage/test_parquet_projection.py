@@ -151,7 +151,7 @@ def test_a_column_of_another_type_is_refused(type, values):
 
 def test_nulls_in_a_required_column_are_a_corrupt_file():
     data = plain(pa.table({"c": pa.array([1, None])}))
-    with pytest.raises(CorruptFile, match="required column 'c' holds 1 nulls"):
+    with pytest.raises(CorruptFile, match="required column 'c' holds 1 null"):
         read(data, schema_of(field(1, "c", LONG, required=True)))
 
 

@@ -131,7 +131,7 @@ def test_unsorted_and_repeated_deletes_of_another_writer_are_read():
 
 
 @pytest.mark.parametrize(
-    ("paths", "positions", "check"), [([A], [-1], "position"), ([A], [None], "nulls"), ([None], [1], "nulls")]
+    ("paths", "positions", "check"), [([A], [-1], "position"), ([A], [None], "null"), ([None], [1], "null")]
 )
 def test_impossible_deletes_are_a_corrupt_file(paths, positions, check):
     with pytest.raises(CorruptFile, match=check):

@@ -191,7 +191,7 @@ def test_files_that_are_not_what_their_entries_say_are_refused(table):
         table.read(msgspec.structs.replace(file, file_size_in_bytes=file.file_size_in_bytes + 1))
     with pytest.raises(CorruptFile, match="has 5 rows, its entry says 6"):
         table.read(msgspec.structs.replace(file, record_count=6))
-    with pytest.raises(CorruptFile, match="1 partition values"):
+    with pytest.raises(CorruptFile, match="1 partition value"):
         table.read(msgspec.structs.replace(file, partition=(1,)))
     with pytest.raises(Unsupported, match="partition spec 9"):
         table.read(msgspec.structs.replace(file, spec_id=9))

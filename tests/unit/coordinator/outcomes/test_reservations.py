@@ -196,8 +196,8 @@ async def disturbed(reservations: Reservations, mine: str) -> Standing:
 
 
 SCOPES: list[tuple[Scope, str]] = [
-    (files("a", "x"), "1 of the reserved files were removed"),
-    (Scope(partitions=(ReservedPartition(0, ()),)), "files of the reserved partitions"),
+    (files("a", "x"), "1 of the reserved files was removed"),
+    (Scope(partitions=(ReservedPartition(0, ()),)), "1 file of the reserved partitions was added or removed"),
     (Scope(row_filter={"type": "eq", "term": "id", "value": 1}), "may hold reserved rows"),
     (Scope(), "delete on main"),
 ]

@@ -74,7 +74,7 @@ async def test_an_update_of_a_row_that_was_taken_meanwhile_names_its_position(ot
         )
     assert (lost.rule, lost.hint) == ("row-conflict", "replan")
     assert lost.files == (file.file_path,)
-    assert "positions 4" in lost.message
+    assert "at position 4" in lost.message
     assert (lost.conflicting_snapshot_id, lost.conflicting_writer) == (first, "first")
     assert lost.conflicting_intent_id == won.intent_id
     assert lost.base_snapshot_id == base
@@ -94,7 +94,7 @@ async def test_a_delete_of_a_row_that_was_changed_meanwhile_is_refused_other_row
         await table.commit(table.delta(base, table.vector(file, 2), isolation="snapshot"))
         lost = await table.refused(table.delta(base, table.vector(file, 3), isolation="snapshot"))
     assert (lost.rule, lost.conflicting_snapshot_id) == ("row-conflict", won)
-    assert "positions 3" in lost.message
+    assert "at position 3" in lost.message
     assert await table.ids() == [0, 1, 4, 5, 6, 7, 8, 9, 30]
 
 

@@ -54,8 +54,8 @@ async def test_other_rows_of_a_file_are_updated_and_the_same_row_is_not(version:
         update = table.delta(base, deletes(table, file, 4, 6), added=[table.data((46, "eu"))], **SNAPSHOT)
         lost = await table.refused(update)
     assert (lost.rule, lost.hint, lost.files) == ("row-conflict", "replan", (file.file_path,))
-    assert "1 rows" in lost.message
-    assert "positions 4" in lost.message
+    assert "1 row of" in lost.message
+    assert "at position 4" in lost.message
     assert (lost.conflicting_snapshot_id, lost.conflicting_writer, lost.base_snapshot_id) == (won, "w", base)
     assert await table.ids() == [1, 2, 6, 7, 8, 9, 34, 50]
 
@@ -73,7 +73,7 @@ async def test_a_delete_of_a_row_that_was_changed_meanwhile_is_refused_and_no_ot
         await table.commit(table.delta(base, deletes(table, file, 2, 9), **SNAPSHOT))
         lost = await table.refused(table.delta(base, deletes(table, file, 2, 3), **SNAPSHOT))
     assert (lost.rule, lost.conflicting_snapshot_id) == ("row-conflict", won)
-    assert "positions 3" in lost.message
+    assert "at position 3" in lost.message
     assert await table.ids() == [0, 1, 4, 5, 6, 7, 8, 30]
 
 
