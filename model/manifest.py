@@ -79,6 +79,11 @@ class ManifestFile(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     extra: dict[str, Any] = {}
 
     @property
+    def passes_on(self) -> tuple[int | None, int, int | None]:
+        """What its entries inherit. One manifest may be listed with other numbers on another branch."""
+        return self.added_snapshot_id, self.sequence_number, self.first_row_id
+
+    @property
     def may_have_live_files(self) -> bool:
         """False only when the counts are known and say that every entry is a tombstone."""
         return self.added_files_count != 0 or self.existing_files_count != 0

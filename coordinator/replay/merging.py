@@ -75,16 +75,16 @@ def merge_small(
 def _take_over(
     working: Working, manifests: Sequence[ManifestRef], *, snapshot_id: int
 ) -> tuple[Sequence[ManifestRef], dict[str, str]]:
-    """The manifests with finished merges in the place of their parts, as far as all of these are still there."""
+    """The manifests with finished merges in the place of their parts, as far as all of these are there as they were."""
     assert working.metadata is not None
     merges = working.reader.merges
-    stored = {m.manifest_path for m in manifests if isinstance(m, ManifestFile)}
+    stored = {m.manifest_path: m for m in manifests if isinstance(m, ManifestFile)}
     found = {id(merge): merge for path in stored if (merge := merges.find(path)) is not None}
     places: dict[str, ManifestFile | None] = {}
     names: dict[str, str] = {}
     for merge in found.values():
-        row, paths = merge.row, merge.parts
-        if row is None or merge.format_version != working.metadata.format_version or not stored.issuperset(paths):
+        row, paths = merge.row, merge.locations
+        if row is None or merge.format_version != working.metadata.format_version or not merge.is_of(stored):
             continue
         places |= dict.fromkeys(paths, None)
         places[paths[0]] = msgspec.structs.replace(

@@ -19,7 +19,7 @@ _METRIC_BYTES: Final = 65
 _MANIFEST_OVERHEAD_BYTES: Final = 1_000
 """What a manifest takes beside its entries: its name, its place here, numbers. Most hold a file or two."""
 
-_Key = str | tuple[str, int | None, int, int | None]
+_Key = str | tuple[str, tuple[int | None, int, int | None]]
 
 
 class ManifestCache:
@@ -91,4 +91,4 @@ def _key(manifest: ManifestFile) -> _Key:
 
     An upgrade to v3 gives a manifest row ids later; one that a writer brought along has other numbers on each attempt.
     """
-    return manifest.manifest_path, manifest.added_snapshot_id, manifest.sequence_number, manifest.first_row_id
+    return manifest.manifest_path, manifest.passes_on

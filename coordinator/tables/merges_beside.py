@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final
 
@@ -35,12 +35,12 @@ MERGE_LIVES_S: Final = 600.0
 
 
 class Merge(msgspec.Struct, frozen=True, eq=False):
-    """Locations of the parts, and the manifest that takes their place once it is written.
+    """The parts as they were listed, and the manifest that takes their place once it is written.
 
     `begun_s` is by a clock that only goes on.
     """
 
-    parts: tuple[str, ...]
+    parts: tuple[ManifestFile, ...]
     format_version: int
     written: Future[MergedManifest]
     begun_s: float
@@ -51,6 +51,20 @@ class Merge(msgspec.Struct, frozen=True, eq=False):
         if not self.written.done() or self.written.exception() is not None:
             return None
         return self.written.result().row
+
+    @property
+    def locations(self) -> tuple[str, ...]:
+        """Where the parts are."""
+        return tuple(part.manifest_path for part in self.parts)
+
+    def is_of(self, listed: Mapping[str, ManifestFile]) -> bool:
+        """Whether all parts are in this list, by location, and pass on there what they did when they were merged.
+
+        Prevents: rows that get other row ids or another age, because the list is another branch's, or the first that
+        gives a table's rows their ids.
+        """
+        found = ((part, listed.get(part.manifest_path)) for part in self.parts)
+        return all(there is not None and there.passes_on == part.passes_on for part, there in found)
 
 
 class MergesBeside:
@@ -95,10 +109,9 @@ class MergesBeside:
     def begin(self, parts: Sequence[ManifestFile], metadata: TableMetadata, *, location: str) -> Merge:
         """Merge these manifests into one at `location`, sooner or later."""
         written = self._pool.submit(self._write, tuple(parts), metadata, location)
-        locations = tuple(part.manifest_path for part in parts)
-        merge = Merge(locations, metadata.format_version, written, self._clock_s())
+        merge = Merge(tuple(parts), metadata.format_version, written, self._clock_s())
         with self._lock:
-            self._merges.update(dict.fromkeys(locations, merge))
+            self._merges.update(dict.fromkeys(merge.locations, merge))
             self._order.append(merge)
             while len(self._order) > MERGES_KEPT_MAX or self._is_too_old(self._order[0]):
                 self._forget(self._order.pop(0))
@@ -119,9 +132,9 @@ class MergesBeside:
         return merge.written.done() and self._clock_s() - merge.begun_s > MERGE_LIVES_S
 
     def _forget(self, merge: Merge) -> None:
-        for part in merge.parts:
-            if self._merges.get(part) is merge:
-                del self._merges[part]
+        for location in merge.locations:
+            if self._merges.get(location) is merge:
+                del self._merges[location]
 
     @property
     def under_way(self) -> tuple[Merge, ...]:

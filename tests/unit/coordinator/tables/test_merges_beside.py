@@ -11,9 +11,12 @@ from firn.coordinator.daemon import Daemon
 from firn.coordinator.replay import merging
 from firn.coordinator.tables import merges_beside
 from firn.coordinator.tables.merges_beside import MERGE_LIVES_S, MergesBeside
+from firn.model.operations.refs import CreateBranch
+from firn.model.operations.upkeep import UpdateProperties, UpgradeFormat
 from firn.model.outcome import Committed
 from firn.storage.manifest_reader import StoredManifests
-from tests.unit.coordinator.workbench import Workbench, append, create, delete
+from tests.unit.coordinator.replay.real_rows import RealRows
+from tests.unit.coordinator.workbench import TABLE, Workbench, append, create, delete, new_id
 
 PROPERTIES = {"commit.manifest.min-count-to-merge": "3"}
 
@@ -86,7 +89,7 @@ async def test_parts_of_a_merge_that_came_too_late_are_merged_again() -> None:
         await bench.commit(create(properties=PROPERTIES))
         for number in range(4):
             await bench.commit(append(f"f{number}"))
-        begun = {part for merge in merges_of(daemon)._order for part in merge.parts}
+        begun = {part for merge in merges_of(daemon)._order for part in merge.locations}
         assert begun
         for number in range(3):  # each takes a manifest away that is a part
             await bench.commit(delete(f"f{number}"))
@@ -107,7 +110,7 @@ async def test_a_merge_that_was_not_taken_over_for_long_is_forgotten(monkeypatch
             await bench.commit(append(f"f{number}"))
             await written(merges_of(daemon))
         found = merges_of(daemon)
-        waiting = [merge for merge in found._order if found.find(merge.parts[0]) is not None]
+        waiting = [merge for merge in found._order if found.find(merge.locations[0]) is not None]
         assert waiting
         for merge in waiting:
             assert merge.row is not None
@@ -136,4 +139,65 @@ async def test_all_but_the_last_merges_that_were_taken_over_are_forgotten(monkey
         assert len(merges._taken) == 2
         assert len(merges._order) <= 1
         known = [*merges._taken, *merges._order]
-        assert set(merges._merges) == {part for merge in known for part in merge.parts}
+        assert set(merges._merges) == {part for merge in known for part in merge.locations}
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Manifests that are listed with other numbers: on another branch, or once row ids were given
+
+
+async def test_rows_keep_the_ids_that_an_upgraded_table_gives_them_while_they_are_merged() -> None:
+    """The commit that begins the merge is the one that gives ids to what it merges."""
+    bench = Workbench()
+    async with bench.daemon() as daemon:
+        table = await RealRows.create(bench, version=2)
+        for number in range(4):
+            await table.commit(table.append(table.data((number, "eu"))))
+        await bench.commit(UpgradeFormat(intent_id=new_id(), table=TABLE, format_version=3))
+        await bench.commit(UpdateProperties(intent_id=new_id(), table=TABLE, updates=PROPERTIES))
+        table.created = await table.metadata()
+        given: dict[int, int] = {}
+        for number in range(4, 10):
+            await table.commit(table.append(table.data((number, "eu"))))
+            await written(merges_of(daemon))
+            row_ids = await table.row_ids()
+            assert {row: row_ids[row] for row in given} == given
+            given = row_ids
+        assert (await lists(bench))[-1] < 8
+        assert await table.unsound() == ()
+    assert len(set(given.values())) == 10
+
+
+@pytest.mark.parametrize("version", [2, 3])
+async def test_a_merge_of_one_branch_is_not_taken_over_by_another_where_its_rows_have_other_numbers(
+    version: int,
+) -> None:
+    """One written manifest is appended to two branches; between the two, deletes came to the second."""
+    bench = Workbench()
+    async with bench.daemon() as daemon:
+        table = await RealRows.create(bench, version=version)
+        start = await table.commit(table.append(table.data((100, "eu"))))
+        await bench.commit(CreateBranch(intent_id=new_id(), table=TABLE, ref_name="other", snapshot_id=start))
+        shared = [table.manifest(table.added(table.data((number, "eu")))) for number in range(3)]
+        for manifest in shared:
+            await table.commit(table.append(manifests=(manifest,)))
+        await table.commit(table.delta(start, table.equality(0, 1, 2), branch="other"))
+        for manifest in shared:
+            await table.commit(table.append(manifests=(manifest,), branch="other"))
+        before = {entry.data_file.file_path: entry for entry in await table.entries(snapshot_id=await head(table))}
+        await bench.commit(UpdateProperties(intent_id=new_id(), table=TABLE, updates=PROPERTIES))
+        for branch in ("main", "other", "other"):
+            await table.commit(table.append(table.data((200, "eu")), branch=branch))
+            await written(merges_of(daemon))
+        after = {entry.data_file.file_path: entry for entry in await table.entries(snapshot_id=await head(table))}
+        assert await table.unsound() == ()
+    assert await table.ids(ref="other") == [0, 1, 2, 100, 200, 200]
+    for path, entry in before.items():
+        now = after[path]
+        assert (now.sequence_number, now.snapshot_id) == (entry.sequence_number, entry.snapshot_id)
+        assert now.data_file.first_row_id == entry.data_file.first_row_id
+
+
+async def head(table: RealRows) -> int:
+    """The snapshot that the branch ``other`` is at."""
+    return (await table.metadata()).refs["other"].snapshot_id
