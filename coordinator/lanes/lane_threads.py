@@ -57,7 +57,7 @@ class LaneThreads:
         await turns.acquire()
         turn = _Turn(turns)
         try:
-            running = loop.run_in_executor(self._threads, context.run, _under_name, asked_by, work)
+            running = loop.run_in_executor(self._threads, context.run, under_name, asked_by, work)
         except BaseException:
             turn.give_back()
             raise
@@ -67,7 +67,7 @@ class LaneThreads:
         return await running
 
 
-def _under_name(name: str, work: Callable[[], T]) -> T:
+def under_name(name: str, work: Callable[[], T]) -> T:
     """Do the work in a thread that is called by whom it is for: whoever asks what hangs sees the table."""
     thread = threading.current_thread()
     before, thread.name = thread.name, name

@@ -31,8 +31,8 @@ from firn.storage.intent_streams import IntentStreams
 
 HERE: Final = Path(__file__).parent
 PARALLEL_MAX: Final = 2
-"""Pages that are gathered at a time: people wait before commits do. So many dashboards, too, which wait for Prometheus
-and must not keep the others waiting."""
+"""Pages that are gathered at a time: people wait before commits do. So many that read tables' files, too, and so many
+dashboards: they wait for a store or for Prometheus, and must not keep the others waiting."""
 
 FLEET_POLL_S: Final = 3
 
@@ -76,6 +76,7 @@ class Site:
         self._live = LiveEvents(streams)
         self._log = structlog.get_logger()
         self._turn = asyncio.Semaphore(PARALLEL_MAX)
+        self._tables_turn = asyncio.Semaphore(PARALLEL_MAX)
         self._dashboards_turn = asyncio.Semaphore(PARALLEL_MAX)
         self._dashboards = DashboardPages(prometheus, page=self._page)
         self._templates = Environment(
@@ -90,12 +91,12 @@ class Site:
         for path, handler in (
             ("/", self._fleet),
             ("/tables", self._tables),
-            ("/tables/{table}", self._table),
             ("/conflicts", self._conflicts),
-            ("/intents/{intent}", self._intent),
             ("/events", self._events),
         ):
             app.router.add_get(path, self._guarded(handler, self._turn))
+        for path, handler in (("/tables/{table}", self._table), ("/intents/{intent}", self._intent)):
+            app.router.add_get(path, self._guarded(handler, self._tables_turn))
         for path, handler in (
             ("/dashboards", self._dashboards.overview),
             ("/dashboards/{dashboard}", self._dashboards.dashboard),
@@ -185,8 +186,9 @@ class Site:
         intent_id = request.match_info["intent"]
         if not is_intent_id(intent_id):
             raise NotFound(f"{intent_id[:80]!r} is no intent id: those are UUIDv7 in lower case")
-        story = await self._survey.intent(intent_id, table=_asked(request, "table"))
-        return self._page("intent.html", story=story, lines=list(story_lines(story, now_ms=int(time.time() * 1000))))
+        story, unread = await self._survey.intent(intent_id, table=_asked(request, "table"))
+        lines = list(story_lines(story, now_ms=int(time.time() * 1000)))
+        return self._page("intent.html", story=story, lines=lines, unread=unread)
 
     async def _follow(self, request: web.Request) -> web.StreamResponse:
         """Server-sent events, as long as the page is open."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Mapping
+from functools import partial
 from typing import Final, Literal
 
 import msgspec
@@ -12,12 +13,14 @@ import msgspec
 from firn.coordinator.insight.explain import Sources, Story, story_of
 from firn.coordinator.insight.queue_look import Place, places_of
 from firn.coordinator.insight.table_history import HistoryItem, history_of
+from firn.coordinator.lanes.lane import AtWork
 from firn.coordinator.lanes.lanes import Lanes
 from firn.coordinator.lanes.workshop import Workshop
 from firn.coordinator.operations.fleet import Fleet, fleet_of, notices, troubles_in
 from firn.coordinator.pages.snapshot_graph import SNAPSHOTS_MAX, Graph, graph_of
+from firn.coordinator.pages.store_reads import StoreReads
 from firn.coordinator.tables.table_state import journal_head_of
-from firn.model.errors import CorruptFile, FirnError, NotFound
+from firn.model.errors import CorruptFile, FirnError, NotFound, Unavailable
 from firn.model.event import Event
 from firn.model.journal import Segment
 from firn.model.metadata import TableMetadata
@@ -63,7 +66,9 @@ class Ref(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TablePage(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything about one table or view. `metadata` is None when it is dropped or unreadable (see `trouble`)."""
+    """Everything about one table or view. `metadata` is None when it is dropped, unreadable (see `trouble`), or in a
+    store that does not answer now: `unread` says so.
+    """
 
     pointer: Pointer
     shard: int
@@ -71,6 +76,7 @@ class TablePage(msgspec.Struct, frozen=True, kw_only=True):
     owner_http: str | None = None
     holder: HolderInfo | None
     depth: int
+    at_work: AtWork | None = None
     paused: Pause | None = None
     metadata: TableMetadata | None = None
     view: ViewMetadata | None = None
@@ -79,6 +85,7 @@ class TablePage(msgspec.Struct, frozen=True, kw_only=True):
     history: tuple[HistoryItem, ...] = ()
     batches: tuple[Segment, ...] = ()
     trouble: str | None = None
+    unread: str | None = None
 
 
 class Conflict(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,6 +125,7 @@ class Survey:
         self._journal = shop.journal
         self._skew_ms = shop.limits.clock_skew_minutes_max * 60_000
         self._lanes = lanes
+        self._reads = StoreReads()
 
     async def fleet(self) -> Fleet:
         """Daemons, shards, lag. A server that does not answer is a trouble, not an error."""
@@ -161,9 +169,13 @@ class Survey:
             holder=await self._leases.holder(name),
             trouble=None if trouble is None else _said(trouble),
             depth=self._lanes.depths.get(name, 0),
+            at_work=next((batch for batch in self._lanes.at_work() if batch.table == name), None),
             paused=self._paused.tables.get(name),
         )
-        return await asyncio.to_thread(self._with_content, page)
+        try:
+            return await self._reads.read(name, partial(self._with_content, page))
+        except Unavailable as error:
+            return msgspec.structs.replace(page, unread=str(error))
 
     async def conflicts(self, *, table: str, rule: str, writer: str, limit: int) -> list[Conflict]:
         """The newest rejections that were announced, newest first."""
@@ -179,8 +191,11 @@ class Survey:
                 break
         return found
 
-    async def intent(self, intent_id: str, *, table: str = "") -> Story:
-        """The whole story of an intent. Without its table, only what Redis still knows leads to the journal."""
+    async def intent(self, intent_id: str, *, table: str = "") -> tuple[Story, str | None]:
+        """The whole story of an intent, and why its table's journal could not be read, if it could not.
+
+        Without its table, only what Redis still knows leads to the journal.
+        """
         data = await self._streams.outcome(intent_id)
         outcome = None if data is None else decode_outcome(data)
         table = table or ("" if outcome is None else outcome.table)
@@ -191,9 +206,15 @@ class Survey:
         if table:
             with contextlib.suppress(NotFound):
                 pointer = (await self._pointers.read_cached(table)).pointer
-        return await asyncio.to_thread(self._story, intent_id, pointer, outcome, entries)
+        story = partial(self._story, intent_id, outcome, entries)
+        if pointer is None:
+            return story(None), None
+        try:
+            return await self._reads.read(pointer.table, partial(story, pointer)), None
+        except FirnError as error:
+            return story(None), str(error)
 
-    def _story(self, intent_id: str, pointer: Pointer | None, outcome: Outcome | None, entries: list[Place]) -> Story:
+    def _story(self, intent_id: str, outcome: Outcome | None, entries: list[Place], pointer: Pointer | None) -> Story:
         sources = []
         if pointer is not None:
             is_there = not pointer.dropped and pointer.kind == "table"
@@ -241,6 +262,8 @@ class Survey:
                 history=tuple(history_of(metadata, journal=self._journal, journal_head=head, limit=SNAPSHOTS_MAX)),
                 batches=self._batches(head),
             )
+        except Unavailable:
+            raise
         except FirnError as error:
             return replace(page, trouble=f"It cannot be read: {error}")
 
