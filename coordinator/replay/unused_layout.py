@@ -26,8 +26,9 @@ class CleanedLayout(msgspec.Struct, frozen=True):
 def clean_layout(working: Working, metadata: TableMetadata, *, now_ms: int) -> CleanedLayout:
     """The metadata without partition specs and schemas that neither data nor work that is under way needs.
 
-    Prevents: files that nobody can read any more, because the spec of their partition or a column that their deletes
-    compare is gone; and intents that were planned on a spec that is gone when their turn comes.
+    Those with the highest ids stay: the next would get their ids. Prevents: files that nobody can read any more,
+    because the spec of their partition or a column that their deletes compare is gone; intents that were planned on a
+    spec that is gone when their turn comes; and files that are taken for those of another spec, which has got its id.
     """
     if len(metadata.partition_specs) == 1 and len(metadata.schemas) == 1:
         return CleanedLayout(metadata)
@@ -36,6 +37,7 @@ def clean_layout(working: Working, metadata: TableMetadata, *, now_ms: int) -> C
     if len(metadata.snapshots) > SNAPSHOTS_LOOKED_AT_MAX:
         return CleanedLayout(metadata, kept=f"the table has more than {SNAPSHOTS_LOOKED_AT_MAX} snapshots")
     specs, has_deletes = _specs_in_use(working, metadata)
+    specs.add(max(spec.spec_id for spec in metadata.partition_specs))
     unused_specs = [spec.spec_id for spec in metadata.partition_specs if spec.spec_id not in specs]
     cleaned = remove_specs(metadata, unused_specs, now_ms=now_ms)
     unused_schemas = _unused_schemas(cleaned, has_deletes=has_deletes)
@@ -62,7 +64,7 @@ def _unused_schemas(metadata: TableMetadata, *, has_deletes: bool) -> list[int]:
     named = {snapshot.schema_id for snapshot in metadata.snapshots}
     if None in named:  # snapshots from before schemas had ids: theirs may be any
         return []
-    named.add(metadata.current_schema_id)
+    named |= {metadata.current_schema_id, max(schema.schema_id for schema in metadata.schemas)}
     sources = {id for spec in metadata.partition_specs for field in spec.fields for id in field.source_ids}
     sources |= {id for order in metadata.sort_orders for field in order.fields for id in field.source_ids}
     known = {id for schema in metadata.schemas if schema.schema_id in named for id in schema.fields_by_id}

@@ -90,10 +90,10 @@ async def test_a_schema_stays_that_alone_knows_a_column_which_deletes_may_compar
         if deletes:
             await table.commit(table.delta(base, table.equality(1)))
         await change(table, UpdateSchema, {"action": "drop-column", "name": "key"})
-        table.created = await table.metadata()
+        await change(table, UpdateSchema, {"action": "add-column", "name": "note", "type": "string"})
         await table.commit(table.append(table.data((3, "us"))))
         await bench.commit(expire())
-        assert (await layout(table))[1] == ([0, 1] if deletes else [0])
+        assert (await layout(table))[1] == ([1, 2] if deletes else [2])
     assert await table.ids() == ([2, 3] if deletes else [1, 2, 3])
 
 
@@ -110,3 +110,28 @@ async def test_a_schema_stays_that_alone_knows_a_column_which_a_spec_in_use_part
         await bench.commit(expire())
         assert await layout(table) == ([0, 1], [1, 2])
         assert await table.unsound() == ()
+
+
+async def test_the_id_of_a_spec_or_schema_is_never_given_to_another() -> None:
+    """Late files would be taken for those of another partitioning, late changes for those of another schema."""
+    bench = Workbench()
+    async with bench.daemon():
+        table = await RealRows.create(bench)
+        await table.commit(table.append(table.data(*EU)))
+        await change(table, UpdateSchema, {"action": "add-column", "name": "note", "type": "string"})
+        await by_region(table)
+        planned = table.created
+        late = table.append(table.data((5, "eu"), (6, "eu")))
+        await change(table, UpdateSpec, {"action": "remove-field", "name": "region"})
+        await change(table, UpdateSchema, {"action": "drop-column", "name": "note"})
+        await bench.commit(expire())
+        await change(table, UpdateSchema, {"action": "add-column", "name": "zone", "type": "string"})
+        await change(table, UpdateSpec, {"action": "add-field", "source": "zone", "transform": "identity"})
+        again = await table.metadata()
+        ids = (again.current_schema_id, again.default_spec_id)
+        await table.commit(late)
+        (file,) = [one.data_file for one in await table.entries() if one.data_file.partition]
+        assert await table.unsound() == ()
+    assert (planned.default_spec_id, planned.current_schema_id) == (1, 1)
+    assert ids == (2, 2)
+    assert (file.spec_id, file.partition) == (1, ("eu",))
