@@ -177,7 +177,7 @@ class Backlog:
         self._lanes.settled([(self.shard, entry.entry_id) for _, entry in due])
 
     def _admit(self, due: list[Due], table: str | None, entry: Entry) -> None:
-        self._lanes.admit(self.shard, entry.entry_id, table=table, size=len(entry.payload or b""))
+        self._lanes.admit(entry, table=table)
         due.append((table, entry))
 
     async def step(self) -> bool:

@@ -173,8 +173,7 @@ class Intake:
         self._page_size.saw(taken)
         by_shard = [(self._backlogs.get(shard), list(some)) for shard, some in groupby(taken, key=attrgetter("shard"))]
         for backlog, entries in by_shard:
-            if backlog is None:
-                await self._give_back(entries)
+            await self._give_back(entries if backlog is None else self._reused(entries))
         # Only then: what has been admitted must reach `_distribute`, whatever goes wrong.
         await self._distribute(
             [_Page(one, one.admit(entries), new=True) for one, entries in by_shard if one is not None]
@@ -220,8 +219,18 @@ class Intake:
             for page in pages:
                 page.backlog.let_go(page.due)
 
+    def _reused(self, entries: Sequence[Entry]) -> list[Entry]:
+        """Entries with ids under which others are under way: to tell of one would acknowledge the other unread."""
+        reused = [entry for entry in entries if self._lanes.has_another(entry)]
+        if reused:
+            self._log.error(
+                "entry ids handed out again", shard=reused[0].shard, entries=[entry.entry_id for entry in reused[:10]],
+                hint="Redis lost the end of this stream: what was there is gone unless its writers submit it again",
+            )  # fmt: skip
+        return reused
+
     async def _give_back(self, entries: Sequence[Entry]) -> None:
-        """The shard of these was given up while they were asked for.
+        """These cannot be taken under their ids, or their shard was given up while they were asked for.
 
         Whoever has it now may have looked for what is pending already, and would find the entries minutes later: they
         are added anew instead.
@@ -304,6 +313,8 @@ class Intake:
         except InvalidIntent as error:
             self._refuse(entry, error)
             return None
+        except Exception as error:  # noqa: BLE001 - whatever goes wrong over one entry must not stop the others
+            return self._set_aside_unreadable(entry, error)
         return self._put(entry, decoded)
 
     async def _accept_long(self, entry: Entry) -> None:
@@ -311,6 +322,9 @@ class Intake:
             decoded = await asyncio.to_thread(self._decode, entry)
         except InvalidIntent as error:
             self._refuse(entry, error)
+            return
+        except Exception as error:  # noqa: BLE001 - as above
+            await self._set_aside_unreadable(entry, error)
             return
         rest = self._put(entry, decoded)
         if rest is not None:
@@ -341,6 +355,24 @@ class Intake:
     def _refuse(self, entry: Entry, error: InvalidIntent) -> None:
         identity = identity_of(entry.payload or b"", limits=self._limits, reply_prefix=self._reply_prefix)
         self._publisher.dead_letter(entry, rule=error.rule, message=str(error), identity=identity, epoch=self._epoch)
+
+    async def _set_aside_unreadable(self, entry: Entry, error: Exception) -> None:
+        """Reading it failed, for want of memory or by a mistake of ours, which says nothing about the intent.
+
+        Nobody can see whether it was decided before; if its id has an outcome, that stays.
+        """
+        self._log.error(
+            "intent not read", shard=entry.shard, entry=entry.entry_id, bytes=len(entry.payload or b""), exc_info=error
+        )
+        try:
+            identity = identity_of(entry.payload or b"", limits=self._limits, reply_prefix=self._reply_prefix)
+        except Exception:  # noqa: BLE001 - it is what could not be read
+            identity = None, None, None
+        intent_id, table, _ = identity
+        if intent_id is not None and await self._streams.outcome(intent_id) is not None:
+            identity = None, table, None
+        message = f"the daemon could not read it: {error!r}"
+        self._publisher.dead_letter(entry, rule="internal-error", message=message, identity=identity, epoch=self._epoch)
 
     def _set_aside_unread(self, entry: Entry) -> None:
         """Not even refusing it came to an end: nothing in it is looked at any more, so nobody can be told."""

@@ -19,6 +19,7 @@ from firn.coordinator.pending import Pending
 from firn.coordinator.tables.readability import read_whole
 from firn.model.errors import FirnError, NotFound, Unavailable
 from firn.model.trouble import Trouble
+from firn.storage.intent_streams import Entry
 from firn.storage.malloc_settings import give_holes_back
 
 IDLE_SWEEP_S = 30.0
@@ -35,6 +36,10 @@ class _Held(msgspec.Struct):
 _NOTHING: Final = _Held()
 
 
+def _size_of(entry: Entry) -> int:
+    return len(entry.payload or b"")
+
+
 def lane_name(table: str) -> str:
     """What the task of a table's lane is called, and every thread while it works for that."""
     return f"lane {table}"
@@ -49,8 +54,8 @@ class Lanes:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._ending: dict[asyncio.Task[None], Lane] = {}
         """Lanes that are retired and still at their last batch."""
-        self._under_way: defaultdict[int, dict[str, tuple[str | None, int]]] = defaultdict(dict)
-        """By shard and entry id: table and size."""
+        self._under_way: defaultdict[int, dict[str, tuple[str | None, Entry]]] = defaultdict(dict)
+        """By shard and entry id: table and entry."""
         self._held: dict[str, _Held] = {}
         self._bytes = 0
         self._coming: Counter[str | None] = Counter()
@@ -102,9 +107,10 @@ class Lanes:
         """Whether an operator has paused the table: nothing is to be taken for it."""
         return table in self._shop.paused
 
-    def admit(self, shard: int, entry_id: str, *, table: str | None, size: int) -> None:
+    def admit(self, entry: Entry, *, table: str | None) -> None:
         """Count an entry as under way, until `settled`; `table` None: it will be in no lane."""
-        self._under_way[shard][entry_id] = table, size
+        self._under_way[entry.shard][entry.entry_id] = table, entry
+        size = _size_of(entry)
         self._bytes += size
         if table is not None:
             held = self._held.get(table)
@@ -116,6 +122,14 @@ class Lanes:
     def under_way(self, shard: int, entry_id: str) -> bool:
         """Whether the entry is queued, being committed or being published here."""
         return entry_id in self._under_way[shard]
+
+    def has_another(self, entry: Entry) -> bool:
+        """Whether an entry of the same id and with other content is under way.
+
+        A Redis that lost the end of a stream, and whose clock went back, hands ids out again.
+        """
+        known = self._under_way[entry.shard].get(entry.entry_id)
+        return known is not None and (known[1].payload, known[1].fields) != (entry.payload, entry.fields)
 
     def count_under_way(self, shard: int) -> int:
         """How many entries of a shard are under way."""
@@ -131,7 +145,8 @@ class Lanes:
             known = self._under_way[shard].pop(entry_id, None)
             if known is None:
                 continue
-            table, size = known
+            table, entry = known
+            size = _size_of(entry)
             self._bytes -= size
             if table is not None:
                 held = self._held[table]

@@ -11,6 +11,7 @@ import pytest
 from firn.coordinator.tables.table_reader import TableReader
 from firn.model.intent import DropTable, encode_intent
 from firn.model.outcome import Committed, Rejected
+from firn.storage.intent_streams import Entry
 from tests.unit.coordinator.workbench import (
     TABLE,
     Workbench,
@@ -290,7 +291,7 @@ async def test_an_emptied_redis_may_hand_out_an_entry_id_again_for_another_inten
     async with bench.daemon() as daemon:
         await bench.commit(create())
         # An entry that is under way for ever stands for one whose outcome could not be sent before Redis was emptied.
-        daemon.lanes.admit(0, "5-1", table=None, size=0)
+        daemon.lanes.admit(Entry(shard=0, entry_id="5-1", payload=b"", deliveries=1), table=None)
         bench.redis.flush_all()
         intent = append("a")
         bench.redis.add("firn:intents:0", {b"intent": encode_intent(intent)})
