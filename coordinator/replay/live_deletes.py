@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from firn.model.datafile import DataFile
-from firn.model.delete_index import referenced_data_file
+from firn.model.delete_index import partition_key, referenced_data_file
 from firn.model.manifest import ManifestEntry
 
 DeleteKey = tuple[str, int | None]
@@ -85,11 +85,13 @@ class _Overlay(Generic[K, V]):
 class LiveDeletes:
     """Delete files of one head. As `LiveFiles`: a replay works on a `branch_off`, `adopt` makes it the base."""
 
-    __slots__ = ("_by_key", "_of_file")
+    __slots__ = ("_by_key", "_of_file", "_wide")
 
     def __init__(self) -> None:
         self._by_key: _Overlay[DeleteKey, LiveDelete] = _Overlay({})
         self._of_file: _Overlay[str, tuple[DeleteKey, ...]] = _Overlay({})
+        self._wide: _Overlay[DeleteKey, LiveDelete] = _Overlay({})
+        """Position deletes that are for no data file in particular."""
 
     @classmethod
     def of(cls, deletes: Iterable[LiveDelete]) -> LiveDeletes:
@@ -105,6 +107,7 @@ class LiveDeletes:
         other = LiveDeletes()
         other._by_key = self._by_key.branch_off()
         other._of_file = self._of_file.branch_off()
+        other._wide = self._wide.branch_off()
         return other
 
     def get(self, key: DeleteKey) -> LiveDelete | None:
@@ -126,6 +129,16 @@ class LiveDeletes:
         """The deletion vectors of this data file: one at most, unless another writer broke the table."""
         return [delete for delete in self.only_for(data_file) if delete.file.is_deletion_vector]
 
+    def hidden_by(self, vector: DataFile) -> list[DataFile]:
+        """Position delete files that may be for a deletion vector's data file, where no reader looks at them any more.
+
+        There are such in tables that were upgraded from v2.
+        """
+        own = [one.file for one in self.only_for(vector.referenced_data_file or "") if not one.file.is_deletion_vector]
+        key = partition_key(vector.spec_id, vector.partition)
+        wide = (one.file for one in self._wide.values())
+        return [*own, *(file for file in wide if partition_key(file.spec_id, file.partition) == key)]
+
     def of_partitions(self, whole: Callable[[DataFile], bool]) -> set[DeleteKey]:
         """The deletes that are only for partitions that go as a whole, as `whole` says of a delete file."""
         return {delete_key(delete.file) for delete in self if whole(delete.file)}
@@ -139,6 +152,8 @@ class LiveDeletes:
             known = self._of_file.get(data_file) or ()
             if key not in known:
                 self._of_file.put(data_file, (*known, key))
+        elif delete.file.content == "position-deletes":
+            self._wide.put(key, delete)
 
     def remove(self, key: DeleteKey) -> None:
         """The delete file is not live any more."""
@@ -146,6 +161,7 @@ class LiveDeletes:
         if delete is None:
             return
         self._by_key.remove(key)
+        self._wide.remove(key)
         data_file = referenced_data_file(delete.file)
         if data_file is None:
             return
@@ -159,3 +175,4 @@ class LiveDeletes:
         """Make the pending changes part of the base; `shared` as in `LiveFiles.adopt`."""
         self._by_key.adopt(shared=shared)
         self._of_file.adopt(shared=shared)
+        self._wide.adopt(shared=shared)

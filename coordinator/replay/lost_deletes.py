@@ -16,7 +16,7 @@ from firn.coordinator.replay.live_deletes import DeleteKey, LiveDelete, delete_k
 from firn.coordinator.replay.live_entries import live_entries
 from firn.coordinator.replay.working import Working
 from firn.model.datafile import DataFile
-from firn.model.delete_index import DeleteIndex, PartitionKey, equality_scope, partition_key, referenced_data_file
+from firn.model.delete_index import DeleteIndex, equality_scope, partition_key, referenced_data_file
 from firn.model.partitioning import PartitionSpec
 
 
@@ -84,16 +84,10 @@ def require_nothing_hidden(
     if not vectors:
         return
     index = working.deletes(branch)
-    wide: dict[PartitionKey, list[DataFile]] = {}
-    for live in index:
-        if live.file.content == "position-deletes" and referenced_data_file(live.file) is None:
-            wide.setdefault(partition_key(live.file.spec_id, live.file.partition), []).append(live.file)
     for vector in vectors:
         path = vector.referenced_data_file or ""
-        own = [live.file for live in index.only_for(path) if not live.file.is_deletion_vector]
-        hidden = [*own, *wide.get(partition_key(vector.spec_id, vector.partition), ())]
         newer = {delete_key(file) for file in came.positions(msgspec.structs.replace(vector, file_path=path))}
-        for delete in hidden:
+        for delete in index.hidden_by(vector):
             if delete_key(delete) in removed:
                 continue
             if not positions.stored(delete, path).bitmap - positions.own(vector, path).bitmap:

@@ -79,7 +79,7 @@ def row_delta(working: Working, intent: RowDelta) -> Applied:
         _require_no_conflict(working, intent, bound, since, referenced, came=came, positions=positions, base=base)
     vectors = [file for file in deletes if file.is_deletion_vector]
     others = [file for file in deletes if not file.is_deletion_vector]
-    plan = plan_vectors(working, intent, vectors, came=came, positions=positions)
+    plan = plan_vectors(working, intent, vectors, positions=positions)
     superseded = superseded_deletes(working, intent, {path for file in deletes if (path := referenced_data_file(file))})
     removed = require_deletes_live(index, intent.removed_delete_files, superseded=superseded, base=base)
     require_no_lost_deletes(

@@ -11,7 +11,6 @@ from typing import Final
 
 import msgspec
 
-from firn.coordinator.replay.conflicts import WindowDeletes
 from firn.coordinator.replay.deleted_positions import NOTHING, DeletedPositions
 from firn.coordinator.replay.files_rules import WRITE_DATA_PATH
 from firn.coordinator.replay.live_deletes import DeleteKey, delete_key
@@ -37,13 +36,13 @@ def plan_vectors(
     intent: RowDelta,
     vectors: Sequence[DataFile],
     *,
-    came: WindowDeletes,
     positions: DeletedPositions,
 ) -> VectorPlan:
-    """One vector for each data file, with all deletes of it that came since the intent was planned.
+    """One vector for each data file, with all deletes of it that the intent does not remove itself.
 
-    Position delete files that came meanwhile (the table was upgraded after them) are absorbed, too: readers do not look
-    at them any more. Prevents: two vectors on one data file, which no reader accepts.
+    What position delete files (the table was upgraded after them) have of the data file is absorbed, too: readers do
+    not look at them any more. Prevents: two vectors on one data file, which no reader accepts, and deleted rows coming
+    back.
     """
     named = {(file.file_path, file.content_offset) for file in intent.removed_delete_files}
     of_file: dict[str, list[DataFile]] = {}
@@ -57,13 +56,17 @@ def plan_vectors(
         live = index.vectors_of(path)
         removed |= {delete_key(one.file) for one in live}
         unseen = [one.file for one in live if delete_key(one.file) not in named]
-        newer = came.positions(msgspec.structs.replace(own[0], file_path=path))
-        unseen += [file for file in newer if not file.is_deletion_vector and positions.stored(file, path)]
+        hidden = [file for file in index.hidden_by(own[0]) if delete_key(file) not in named]
+        unseen += [file for file in hidden if positions.stored(file, path)]
         if len(own) == 1 and not unseen:
             kept.append(own[0])
             continue
         ours = NOTHING.union(*(positions.own(one, path) for one in own))
-        merged.append((own[0], ours.union(*(positions.stored(one, path) for one in unseen))))
+        whole = ours.union(*(positions.stored(one, path) for one in unseen))
+        if len(own) == 1 and whole.cardinality == ours.cardinality:
+            kept.append(own[0])
+        else:
+            merged.append((own[0], whole))
     return VectorPlan(kept=tuple(kept), merged=tuple(merged), removed=frozenset(removed))
 
 

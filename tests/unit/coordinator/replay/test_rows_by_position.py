@@ -172,6 +172,27 @@ async def test_a_vector_takes_in_position_deletes_that_came_before_the_table_was
     assert await table.ids() == list(range(2, 10))
 
 
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("members", [{}, {"validate": "none"}])
+async def test_a_vector_takes_in_position_deletes_of_its_base(members: dict[str, Any], wide: bool) -> None:
+    """Its writer has seen them, and left them where no reader will look for them."""
+    bench = Workbench()
+    async with bench.daemon():
+        table = await RealRows.create(bench, version=2)
+        file, other = table.data(*TEN), table.data((100, "eu"), (101, "eu"))
+        base = await table.commit(table.append(file, other))
+        deleted = {file.file_path: [0, 3]} | ({other.file_path: [0]} if wide else {})
+        base = await table.commit(table.delta(base, table.positions(deleted, like=file)))
+        await bench.commit(UpgradeFormat(intent_id=new_id(), table=TABLE, format_version=3))
+        whole = table.vector(file, 0, 3, 5)
+        base = await table.commit(table.delta(base, table.vector(file, 5), **members))
+        await table.commit(table.delta(base, whole, **members))
+        vectors = [one for one in await table.delete_files() if one.is_deletion_vector]
+        assert await table.unsound() == ()
+    assert [(one.file_path, one.record_count) for one in vectors] == [(whole.file_path, 3)]
+    assert await table.ids() == [1, 2, 4, *range(6, 10), *([] if wide else [100]), 101]
+
+
 @pytest.mark.parametrize("broken", ["gone", "damaged"])
 async def test_positions_that_cannot_be_read_when_they_are_needed_are_their_writers_mistake(broken: str) -> None:
     bench = Workbench()
