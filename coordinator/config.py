@@ -84,7 +84,8 @@ class ZooKeeperSettings(_Section, frozen=True, kw_only=True):
 class WarehouseSettings(_Section, frozen=True, kw_only=True):
     """Where tables are. New ones go below `location`; `allowed` are further places that tables may be created in.
 
-    `options` configure object stores by scheme (``[warehouse.options.s3]``: region, endpoint, access-key-id …).
+    `options` configure object stores by scheme (``[warehouse.options.s3]``: region, endpoint, access-key-id …). The
+    schemes of `location` and `allowed` can be read, and those that have such a section, though it be empty.
     """
 
     location: str = "./data/warehouse"

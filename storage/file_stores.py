@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from firn.model.errors import Misconfigured
-from firn.storage.files import FileStore, RoutedFiles
+from firn.storage.files import STORE_SCHEMES, FileStore, RoutedFiles
 from firn.storage.local_files import LocalFiles
 from firn.storage.locations import FILE_SCHEME, OBJECT_SCHEMES
 
@@ -25,7 +25,7 @@ def open_files(options: Mapping[str, Mapping[str, Any]]) -> FileStore:
         elif scheme in OBJECT_SCHEMES:
             stores[scheme] = _object_files(scheme, settings)
         else:
-            raise Misconfigured(f"there is no file store for the scheme {scheme!r}")
+            raise Misconfigured(f"there is no file store for the scheme {scheme!r}; there are {STORE_SCHEMES}")
     return RoutedFiles(stores)
 
 

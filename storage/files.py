@@ -6,13 +6,16 @@ to the store of its scheme; which schemes there are is the allow-list.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Final, Protocol
 
 import msgspec
 
 from firn.model.errors import InvalidInput
-from firn.storage.locations import scheme_of
+from firn.storage.locations import FILE_SCHEME, OBJECT_SCHEMES, scheme_of
+
+STORE_SCHEMES: Final = ", ".join(sorted({FILE_SCHEME, *OBJECT_SCHEMES} - {"memory"}))
+"""Those that people may use; ``memory`` is for tests."""
 
 
 class FileInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,9 +124,24 @@ class RoutedFiles:
         scheme = scheme_of(location)
         store = self._stores.get(scheme)
         if store is None:
-            allowed = ", ".join(sorted(self._stores))
-            raise InvalidInput(f"scheme {scheme!r} is not enabled here (enabled: {allowed})", where=location)
+            raise _not_enabled(location, scheme, enabled=self._stores)
         return store
+
+
+def options_place(scheme: str) -> str:
+    """Where somebody says how the store of a scheme is reached."""
+    return f"[warehouse.options.{scheme}] in firn.toml, or in a program open_files({{'{scheme}': {{…}}}})"
+
+
+def _not_enabled(location: str, scheme: str, *, enabled: Collection[str]) -> InvalidInput:
+    if scheme not in OBJECT_SCHEMES and scheme != FILE_SCHEME:
+        return InvalidInput(f"scheme {scheme!r} is not supported", where=location, hint=f"there are {STORE_SCHEMES}")
+    only = ", ".join(sorted(enabled))
+    return InvalidInput(
+        f"scheme {scheme!r} is not enabled here, only {only}",
+        where=location,
+        hint=f"enable it: {options_place(scheme)}",
+    )
 
 
 def check_range(location: str, *, offset: int, length: int) -> None:

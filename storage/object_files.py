@@ -35,8 +35,8 @@ from firn.model.errors import (
     Unavailable,
     UnknownOutcome,
 )
-from firn.storage.files import FileInfo, check_range, too_large
-from firn.storage.locations import OBJECT_SCHEMES, normalize
+from firn.storage.files import FileInfo, check_range, options_place, too_large
+from firn.storage.locations import OBJECT_SCHEMES, normalize, scheme_of
 
 PARALLEL_WRITES: Final = 16
 PUT_ATTEMPTS_MAX: Final = 4
@@ -45,6 +45,9 @@ REQUEST_TIMEOUT_S: Final = 30
 
 ATTEMPT_ATTRIBUTE: Final = "firn-attempt"
 """User metadata on every object that firn creates: which attempt wrote it."""
+
+_CREDENTIAL_SERVERS: Final = ("169.254.169.254", "metadata.google.internal", "169.254.170.2")
+"""Where clouds tell a machine its credentials; they are asked when none are set."""
 
 _NO_REPEATS: Final = {"max_retries": 0, "retry_timeout": timedelta(seconds=REQUEST_TIMEOUT_S)}
 
@@ -209,7 +212,8 @@ class ObjectFiles:
         try:
             return from_url(url, **options)
         except (BaseError, ValueError, TypeError) as error:
-            raise Misconfigured(f"{url}: {_first_line(error)}") from error
+            place = options_place(scheme_of(url))
+            raise Misconfigured(f"{url}: {_first_line(error).removesuffix('.')}: look at {place}") from error
 
 
 def _first_line(error: BaseException | None) -> str:
@@ -221,8 +225,25 @@ def _raise(location: str, error: Exception) -> NoReturn:
     """The store's error as one of ours."""
     if isinstance(error, FileNotFoundError):
         raise NotFound(f"there is no file {location}") from error
+    told = _first_line(error)
     if isinstance(error, PermissionDeniedError | UnauthenticatedError):
-        raise Misconfigured(f"{location}: the credentials do not allow it: {_first_line(error)}") from error
+        place = options_place(scheme_of(location))
+        raise Misconfigured(
+            f"{location}: the credentials do not allow it: {told}: they are those of {place}, or else the environment's"
+        ) from error
     if isinstance(error, ValueError):
-        raise InvalidInput(_first_line(error), where=location) from error
-    raise Unavailable(f"{location}: {_first_line(error)}") from error
+        raise InvalidInput(told, where=location) from error
+    advice = _advice(told, scheme_of(location))
+    raise Unavailable(f"{location}: {told}" + (f": {advice}" if advice else "")) from error
+
+
+def _advice(told: str, scheme: str) -> str:
+    """What to do about errors of the store's library that do not name their cause; empty for others."""
+    if any(server in told for server in _CREDENTIAL_SERVERS):
+        return (
+            "no credentials are set, and the machine's own could not be had: set them in "
+            f"{options_place(scheme)}, or in the environment"
+        )
+    if "builder error" in told and "http://" in told:
+        return f'an endpoint without TLS is used only with allow-http = "true": {options_place(scheme)}'
+    return ""

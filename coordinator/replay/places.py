@@ -48,7 +48,10 @@ def require_inside(working: Working, location: str, *, where: str) -> str:
     except InvalidInput as error:
         rules.LOCATION_NOT_ALLOWED.refuse(f"{where}: {error}")
     if not inside:
-        rules.LOCATION_NOT_ALLOWED.refuse(f"{where}: {location[:300]!r} is in none of {', '.join(allowed)}")
+        rules.LOCATION_NOT_ALLOWED.refuse(
+            f"{where}: {location[:300]!r} is in none of {', '.join(allowed)}: "
+            f"the daemon's settings name places for tables by warehouse.location and warehouse.allowed"
+        )
     return normal
 
 

@@ -184,8 +184,15 @@ def test_hostile_names_reach_no_file(place, below):
 
 def test_a_scheme_that_is_not_enabled_is_refused():
     files = RoutedFiles({"file": MemoryFiles()})
-    for location in ("http://169.254.169.254/latest", "s3://bucket/key", "gopher://x/y"):
-        with pytest.raises(InvalidInput, match="not enabled"):
+    for location, why in (
+        ("http://169.254.169.254/latest", r"'http' is not supported \(there are abfs, az, file, gs, s3\)"),
+        (
+            "s3a://bucket/key",
+            r"'s3' is not enabled here, only file \(enable it: \[warehouse\.options\.s3\] in firn\.toml",
+        ),
+        ("gopher://x/y", "not supported"),
+    ):
+        with pytest.raises(InvalidInput, match=why):
             files.read(location, bytes_max=1)
         with pytest.raises(FirnError):
             files.create_all([(location, b"")])

@@ -78,3 +78,30 @@ def test_the_configuration_says_which_stores_there_are(s3, tmp_path):
         open_files({"hdfs": {}})
     with pytest.raises(Misconfigured, match="nonsense"):
         open_files({"s3": {"nonsense": "x"}}).read(LOCATION, bytes_max=1)
+
+
+KEYS = {"access_key_id": "a", "secret_access_key": "b"}
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "advice"),
+    [
+        ({"regoin": "nowhere"}, Misconfigured, "'regoin' is not valid for store 'S3': look at"),
+        ({**KEYS, "endpoint": "http://127.0.0.1:1"}, Unavailable, 'only with allow-http = "true":'),
+        (
+            {"endpoint": "https://127.0.0.1:1"},
+            Unavailable,
+            "no credentials are set, and the machine's own could not be had:",
+        ),
+    ],
+)
+def test_a_store_that_is_not_set_up_names_the_setting(monkeypatch, options, kind, advice):
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"):
+        monkeypatch.delenv(name, raising=False)
+    # A cloud's server of credentials, moved to a port where nobody listens; its name stays in the error.
+    monkeypatch.setenv("AWS_METADATA_ENDPOINT", "http://127.0.0.1:1/169.254.169.254")
+    files = ObjectFiles({"region": "nowhere", "retry_config": {"max_retries": 0}, **options})
+    with pytest.raises(kind) as refused:
+        files.read("s3://lake/x", bytes_max=1)
+    assert advice in str(refused.value)
+    assert "[warehouse.options.s3] in firn.toml" in str(refused.value)
