@@ -25,6 +25,7 @@ from firn.model.types import UUID, NestedField
 from firn.pipeline.connection import Connection
 from firn.pipeline.deleted_positions import deleted_positions, positional_deletes
 from firn.pipeline.deleted_values import PARTITION, deleted_values, equality_ids, partition_text
+from firn.pipeline.session_copy import SessionCopy
 from firn.pipeline.spark_paths import spellings
 from firn.pipeline.spark_types import FIELD_ID_KEY, spark_field
 from firn.pipeline.sql_literals import sql_literal
@@ -32,6 +33,14 @@ from firn.storage.locations import normalize
 from firn.storage.scan_rows import every_column
 
 FIELD_IDS_CONF: Final = "spark.sql.parquet.fieldId.read.enabled"
+_OPTIONS: Final = {
+    "__globPaths__": "false",
+    # What a session may be set to, and a table must not be read with: rows would be missing, or have other days.
+    "ignoreCorruptFiles": "false",
+    "ignoreMissingFiles": "false",
+    "datetimeRebaseMode": "CORRECTED",
+    "int96RebaseMode": "CORRECTED",
+}
 BROADCAST_POSITIONS_MAX: Final = 2_000_000
 """Deleted positions that are sent to every task; more of them are shuffled."""
 
@@ -51,11 +60,7 @@ def native_frame(
     projection: Schema,
     connection: Connection,
 ) -> DataFrame:
-    """The live rows of these tasks' files in the columns of `projection`.
-
-    Which way a column is found is the session's setting ``spark.sql.parquet.fieldId.read.enabled``, which is set here.
-    """
-    spark.conf.set(FIELD_IDS_CONF, "true")
+    """The live rows of these tasks' files in the columns of `projection`."""
     stored = [field for field in projection.fields if field.field_id not in {FILE_ID, POS_ID, SPEC_ID_ID}]
     every = every_column(metadata.current_schema, metadata.schemas)
     keys = {i for ids in equality_ids(tasks) for i in ids} - projection.fields_by_id.keys()
@@ -63,8 +68,7 @@ def native_frame(
     names = {field.field_id: f"{_PREFIX}{at}" for at, field in enumerate(stored)}
     # Names in Parquet do not matter; ours cannot clash, neither with each other nor with `_metadata`.
     schema = SparkStruct([_physical(field, names[field.field_id]) for field in stored])
-    paths = [task.file.file_path for task in tasks]
-    rows = spark.read.option("__globPaths__", "false").schema(schema).parquet(*paths)
+    rows = _parquet(spark, schema, [task.file.file_path for task in tasks])
     if any(task.deletes for task in tasks) or any(field.field_id in _COMPUTED for field in projection.fields):
         rows = rows.select("*", F.col("_metadata.file_path").alias(_PATH), F.col("_metadata.row_index").alias(_ROW))
         # A path that is not among the planned ones must not pass for a file without rows.
@@ -81,6 +85,16 @@ def native_frame(
         reach = deleted.reach(columns, F.col("r.__firn_seq"))
         rows = rows.alias("r").join(values.alias("d"), reach, "left_anti")
     return rows.select([_shown(field, names).alias(field.name) for field in projection.fields])
+
+
+def _parquet(spark: SparkSession, schema: SparkStruct, paths: Sequence[str]) -> DataFrame:
+    """The rows of Parquet files, columns by field id, whatever the session's settings are and will be."""
+    copy = SessionCopy.of(spark, {FIELD_IDS_CONF: "true"})
+    if copy is None:
+        spark.conf.set(FIELD_IDS_CONF, "true")
+    reader = spark.read if copy is None else copy.reader()
+    rows = reader.options(**_OPTIONS).schema(schema).parquet(*paths)
+    return rows if copy is None else copy.returned(rows)
 
 
 def _physical(field: NestedField, name: str) -> StructField:

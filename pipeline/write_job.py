@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 
 from firn.model.intent import ContentFile
 from firn.model.sorting import UNSORTED, SortOrder
-from firn.pipeline.arrow_batches import few_rows_uncounted, together
+from firn.pipeline.arrow_batches import in_small_batches, together
 from firn.pipeline.distribution import distribute
 from firn.pipeline.parquet_sink import ParquetSink
 from firn.pipeline.python_archives import forget_spark_jars
@@ -71,5 +71,5 @@ def write_files(rows: DataFrame, target: WriteTarget, *, mode: str, order: SortO
 
 def run_job(rows: DataFrame, task: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]) -> list[ContentFile]:
     """Have tasks turn `rows` into files; the files of all tasks."""
-    with few_rows_uncounted(rows):
-        return decode_files(row[0] for row in rows.mapInArrow(task, FILE_COLUMN).collect())
+    found = in_small_batches(rows).mapInArrow(task, FILE_COLUMN).collect()
+    return decode_files(row[0] for row in found)

@@ -10,13 +10,16 @@ import pytest
 
 from firn.coordinator.client import TableView
 from firn.model.errors import InvalidInput, NotFound
+from firn.pipeline import session_copy
 from firn.pipeline.change_feed import read_changes
 from firn.pipeline.connection import Connection
 from firn.pipeline.firn_scan import shown
+from firn.pipeline.native_scan import FIELD_IDS_CONF
 from firn.pipeline.reads import read, read_appends
 from firn.pipeline.row_changes import Mode
 from firn.pipeline.row_level import delete_where, update
 from firn.pipeline.scan_ways import ways_of
+from firn.pipeline.spark_errors import SPARK_ERRORS
 from firn.pipeline.writes import append, overwrite
 from firn.storage.arrow_rows import batch_of_rows
 from firn.storage.incremental_scan import SnapshotRange
@@ -134,3 +137,36 @@ def test_changes_are_told_row_by_row(lake: Lake, version: int, mode: Mode) -> No
     assert sorted((row["_change_type"], row.id) for row in only.collect()) == [
         ("delete", 1), ("insert", 1), ("insert", 1),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("copies", [True, False])
+def test_settings_of_the_session_change_no_rows(lake: Lake, monkeypatch: pytest.MonkeyPatch, copies: bool) -> None:
+    """Columns are found by id, files that are broken are errors, and days of long ago are the days that they are."""
+    if not copies:
+        monkeypatch.setattr(session_copy, "DATASET", "org.apache.spark.sql.nowhere.Dataset")
+    table = lake.create({"id": "long", "day": "date"})
+    committed(append(lake.spark.sql("SELECT 1L AS id, DATE '0900-02-03' AS day"), table))
+    settings = {
+        "spark.sql.parquet.datetimeRebaseModeInRead": "LEGACY",
+        "spark.sql.files.ignoreCorruptFiles": "true",
+        "spark.sql.files.ignoreMissingFiles": "true",
+    }
+    before = lake.spark.conf.get(FIELD_IDS_CONF)
+    for name, value in settings.items():
+        lake.spark.conf.set(name, value)
+    try:
+        rows = read(lake.spark, table)
+        if copies:
+            assert lake.spark.conf.get(FIELD_IDS_CONF) == before
+            lake.spark.conf.set(FIELD_IDS_CONF, "false")
+        assert rows.collect() == [(1, dt.date(900, 2, 3))]
+        (path,) = lake.files_on_disk(table)
+        content = Path(path).read_bytes()
+        for broken in (None, b"PAR1" + bytes(len(content))):
+            Path(path).unlink() if broken is None else Path(path).write_bytes(broken)
+            with pytest.raises(SPARK_ERRORS, match="FAILED_READ_FILE"):
+                rows.collect()
+        Path(path).write_bytes(content)
+    finally:
+        for name in (*settings, FIELD_IDS_CONF):
+            lake.spark.conf.unset(name)
