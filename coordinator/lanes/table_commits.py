@@ -34,7 +34,7 @@ from firn.coordinator.replay.holds import Hold, holds_of
 from firn.coordinator.replay.places import chooses_places, may_make
 from firn.coordinator.tables.table_locations import LOCATIONS_LOCK
 from firn.coordinator.tables.table_state import TableState
-from firn.model.errors import CorruptFile, InvalidInput, NotFound, Unavailable
+from firn.model.errors import AlreadyExists, CorruptFile, FirnError, InvalidInput, NotFound, Unavailable
 from firn.model.identifiers import uuid7
 from firn.model.intent import Intent
 from firn.model.journal import Retried
@@ -361,7 +361,13 @@ class TableCommits:
         self._followed = lease.token
 
     async def _load(self, versioned: Versioned | None) -> None:
-        await self._timed("load", self._shop.threads.read(self._state.load, versioned))
+        try:
+            await self._timed("load", self._shop.threads.read(self._state.load, versioned))
+        except (FirnError, OSError):
+            raise
+        except Exception as error:
+            # For want of memory, or by a mistake of ours: no intent is at fault, and some may have been committed.
+            raise Unavailable(f"what is known of the table could not be read: {error!r}") from error
 
     async def _placement(self, batch: Sequence[Pending]) -> Placement:
         """Where tables may be; with the places that are taken, for those who choose one."""
@@ -375,7 +381,11 @@ class TableCommits:
         return Placement(warehouse=shop.warehouse, allowed=shop.allowed, taken=taken, file_system=shop.file_system)
 
     async def _write(self, prepared: Prepared) -> None:
-        await self._timed("write", self._shop.writes.create_all(prepared.files))
+        try:
+            await self._timed("write", self._shop.writes.create_all(prepared.files))
+        except (AlreadyExists, NotFound) as error:
+            # The next attempt has other names, and makes folders anew: this says nothing of the intents or the table.
+            raise Unavailable(f"the batch could not be written ({type(error).__name__}): {error}") from error
 
     async def _timed(self, stage: str, work: Awaitable[T]) -> T:
         started, self.stage = time.monotonic(), stage
