@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from firn.coordinator.journal.decisions import Decisions
+from firn.coordinator.journal.old_segments import UNREADABLE
 from firn.coordinator.pending import Pending
 from firn.coordinator.replay.decision import Refused
 from firn.model.intent import digest_as_spelled
@@ -22,13 +23,15 @@ class Sorted(msgspec.Struct, frozen=True, kw_only=True):
 
     `open` are to be decided now, each identity once. `repeats` have been decided: with the outcome to send again.
     `reused` carry the id of another intent: refused, but not put on record, because the record is the other's.
-    `later` say the same as an open one of this batch: to be looked at again when that is decided.
+    `later` say the same as an open one of this batch: to be looked at again when that is decided. `held` may have been
+    decided: what would tell cannot be read, and why. They are neither to be decided nor to be told anything.
     """
 
     open: list[Pending]
     repeats: list[tuple[Pending, Outcome]]
     reused: list[tuple[Pending, Refused]]
     later: list[Pending]
+    held: list[tuple[Pending, str]]
 
 
 def all_new(decisions: Decisions, batch: Sequence[Pending]) -> bool:
@@ -46,33 +49,59 @@ def all_new(decisions: Decisions, batch: Sequence[Pending]) -> bool:
 
 def sort_out(decisions: Decisions, batch: Sequence[Pending]) -> Sorted:
     """Sort a batch by what the journal knows. May read journal files: call it off the event loop."""
-    result = Sorted(open=[], repeats=[], reused=[], later=[])
-    ids: set[str] = set()
-    epochs: dict[str, int] = {}
+    sorting = _Sorting(decisions)
     for pending in batch:
-        intent = pending.decoded.intent
+        try:
+            sorting.put(pending)
+        except UNREADABLE as error:
+            sorting.hold(pending, str(error))
+    return sorting.result
+
+
+class _Sorting:
+    """A batch that is being sorted."""
+
+    def __init__(self, decisions: Decisions) -> None:
+        self.result = Sorted(open=[], repeats=[], reused=[], later=[], held=[])
+        self._decisions = decisions
+        self._ids: set[str] = set()
+        self._epochs: dict[str, int] = {}
+        self._waiting: dict[str, str] = {}
+        """Streaming writers one of whose epochs is held, and why: the later ones must not overtake it."""
+
+    def put(self, pending: Pending) -> None:
+        """Sort one. Raises one of `UNREADABLE` where it cannot be known whether it was decided, or how."""
+        result, decisions, intent = self.result, self._decisions, pending.decoded.intent
         known = decisions.find(intent.intent_id)
         if known is not None and known.digest in {pending.decoded.digest, digest_as_spelled(intent)}:
             result.repeats.append((pending, decisions.decided(known, intent.intent_id).outcome))
         elif known is not None:
             result.reused.append((pending, _reused(known.digest, pending)))
-        elif intent.intent_id in ids:
+        elif intent.intent_id in self._ids:
             result.later.append(pending)
         elif intent.writer is None or intent.writer_sequence is None:
-            ids.add(intent.intent_id)
+            self._ids.add(intent.intent_id)
             result.open.append(pending)
-        elif epochs.get(intent.writer, -1) >= intent.writer_sequence:
+        elif intent.writer in self._waiting:
+            result.held.append((pending, self._waiting[intent.writer]))
+        elif self._epochs.get(intent.writer, -1) >= intent.writer_sequence:
             result.later.append(pending)
         else:
-            ids.add(intent.intent_id)
-            epochs[intent.writer] = intent.writer_sequence
             _sort_epoch(decisions, pending, intent.writer, intent.writer_sequence, result)
-    return result
+            self._ids.add(intent.intent_id)
+            self._epochs[intent.writer] = intent.writer_sequence
+
+    def hold(self, pending: Pending, reason: str) -> None:
+        """Set one aside of which it cannot be known."""
+        intent = pending.decoded.intent
+        self.result.held.append((pending, reason))
+        if intent.writer is not None and intent.writer_sequence is not None:
+            self._waiting.setdefault(intent.writer, reason)
 
 
 def sort_refused(known: Mapping[str, Rejected], batch: Sequence[Pending]) -> Sorted:
     """Sort what no journal knows by the refusals that none keeps (`firn.coordinator.outcomes.refusals`), by id."""
-    result = Sorted(open=[], repeats=[], reused=[], later=[])
+    result = Sorted(open=[], repeats=[], reused=[], later=[], held=[])
     for pending in batch:
         first = known.get(pending.decoded.intent.intent_id)
         if first is None:

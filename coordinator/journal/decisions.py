@@ -20,6 +20,7 @@ from firn.coordinator.journal.decided_ids import ListedIds, timed_ids
 from firn.coordinator.journal.ids_ahead import IdsAhead
 from firn.coordinator.journal.landmarks import LANDMARKS_MAX, Landmarks, landmarks_of
 from firn.coordinator.journal.looked_back import LookedBack
+from firn.coordinator.journal.old_segments import UNREADABLE, OldSegments
 from firn.coordinator.journal.writers import LastEpoch, StreamingWriters
 from firn.model.errors import CorruptFile, InvalidInput, NotFound
 from firn.model.identifiers import intent_id_ms
@@ -64,6 +65,7 @@ class Decisions:
 
     def __init__(self, journal: JournalFiles, *, limits: Limits) -> None:
         self._journal = journal
+        self._old = OldSegments(journal)
         self._limits = limits
         self._start_over()
 
@@ -123,12 +125,18 @@ class Decisions:
         return fresh if start is None else [start, *fresh]
 
     def _restore(self, segment: Segment, checkpoint: Checkpoint) -> None:
-        """Start from a checkpoint: its own ids, then older ones until memory has its share."""
+        """Start from a checkpoint: its own ids, then older ones until memory has its share.
+
+        One of those that cannot be read is in the way of those alone that may be listed there (`find`).
+        """
         read = [(segment, checkpoint)]
         count = len(checkpoint.intents)
         previous = segment.batch.previous_checkpoint
         while previous is not None and count < self._limits.dedupe_intents_max:
-            older = self._read_checkpoint(previous)
+            try:
+                older = self._old.checkpoint(previous)
+            except UNREADABLE:
+                break
             read.append(older)
             count += len(older[1].intents)
             previous = older[0].batch.previous_checkpoint
@@ -191,7 +199,7 @@ class Decisions:
     def _none_ahead(self) -> IdsAhead:
         return IdsAhead(
             bytes_max=self._limits.ids_ahead_bytes_max,
-            read=lambda location: timed_ids(self._read_checkpoint(location)[1]),
+            read=lambda location: timed_ids(self._old.checkpoint(location)[1]),
         )
 
     def _remember_listed(self, segment: Segment, checkpoint: Checkpoint) -> None:
@@ -238,16 +246,10 @@ class Decisions:
     def _listed_at(self, location: str) -> dict[str, Known]:
         """What a checkpoint lists. The last one is at hand until the next segment: repeats come together."""
         if self._last_read is None or self._last_read[0] != location:
-            _, checkpoint = self._read_checkpoint(location)
+            _, checkpoint = self._old.checkpoint(location)
             listed = {i: Known(digest, checkpoint.segments[index]) for i, digest, index in checkpoint.intents}
             self._last_read = location, listed
         return self._last_read[1]
-
-    def _read_checkpoint(self, location: str) -> tuple[Segment, Checkpoint]:
-        segment = self._journal.read(location)
-        if segment.checkpoint is None:
-            raise CorruptFile(location, "is named as a checkpoint of the journal, but holds none")
-        return segment, segment.checkpoint
 
     def is_new(self, intent_id: str) -> bool:
         """Whether memory alone tells that the intent was never decided."""
@@ -269,7 +271,10 @@ class Decisions:
                 yield ids.location
 
     def find(self, intent_id: str) -> Known | None:
-        """Where the intent was decided, None if it was not. May read checkpoints: call it off the event loop."""
+        """Where the intent was decided, None if it was not. May read checkpoints: call it off the event loop.
+
+        Raises what reading one raises (`UNREADABLE`): then it is not known.
+        """
         known = self._recent.get(intent_id)
         if known is not None:
             return known
@@ -293,7 +298,7 @@ class Decisions:
         while location is not None:
             ids = self._looked_back.find(location)
             if ids is None:
-                segment, checkpoint = self._read_checkpoint(location)
+                segment, checkpoint = self._old.checkpoint(location)
                 timed = timed_ids(checkpoint)
                 latest_ms = max((ms for ms, _ in timed), default=-1)  # all, whatever their writers' clocks
                 ids = ListedIds(segment, timed, queued_ms=latest_ms, older_ms=self._newest_before(checkpoint))
@@ -312,7 +317,7 @@ class Decisions:
         rest_ms = newest_ms = queued_ms = -1
         ahead = self._none_ahead()
         while location is not None:
-            segment, checkpoint = self._read_checkpoint(location)
+            segment, checkpoint = self._old.checkpoint(location)
             for found, digest, index in checkpoint.intents:
                 if found == intent_id:
                     return Known(digest, checkpoint.segments[index])
@@ -353,11 +358,15 @@ class Decisions:
         return self.decided_in(known.segment, intent_id)
 
     def decided_in(self, location: str, intent_id: str) -> Decided:
-        """The decision on an intent that stands in this segment."""
-        for record in self._journal.read(location).decided:
+        """The decision on an intent that stands in this segment. Raises one of `UNREADABLE`."""
+        for record in self._old.read(location).decided:
             if record.intent_id == intent_id:
                 return record
         raise CorruptFile(location, f"should hold the decision on intent {intent_id}")
+
+    def look_again(self) -> None:
+        """What could not be read of the journal may be there again."""
+        self._old.look_again()
 
     def last_of_writer(self, writer: str) -> LastEpoch | None:
         """Newest committed sequence number of a streaming writer, its intent id and segment."""

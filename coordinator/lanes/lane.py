@@ -16,6 +16,7 @@ import msgspec
 import structlog
 
 from firn.coordinator.lanes.gathering import ENOUGH, Gathering
+from firn.coordinator.lanes.held_intents import HeldIntents
 from firn.coordinator.lanes.lane_lock import LaneLock
 from firn.coordinator.lanes.lane_queue import LaneQueue
 from firn.coordinator.lanes.paused_tables import TablePausedError
@@ -58,7 +59,7 @@ class Lane:
     ) -> None:
         self.table = table
         self.unreadable: str | None = None
-        self.stalled: str | None = None
+        self._in_the_way: str | None = None
         """What keeps the batch under way from its outcome, while it is tried again and again."""
         self._shop = shop
         self._coming = coming
@@ -70,7 +71,8 @@ class Lane:
             table, leases=shop.leases, metrics=shop.metrics, connected=shop.connected, retired=self._retired,
             on_wanted=self._arrived.set,
         )  # fmt: skip
-        self._commits = TableCommits(table, shop, lock=self._lock, queue=self._queue)
+        self._held = HeldIntents(table, self._queue, look_again=self._look_again)
+        self._commits = TableCommits(table, shop, lock=self._lock, queue=self._queue, held=self._held)
         self._busy = False
         self._began_at = 0.0
         self._gathering = Gathering()
@@ -101,12 +103,17 @@ class Lane:
         return not self.depth and not self._busy and not self._lock.has_lease
 
     @property
+    def stalled(self) -> str | None:
+        """What keeps intents from their outcomes, while they are tried again and again."""
+        return self._in_the_way or self._held.reason
+
+    @property
     def at_work(self) -> AtWork | None:
         """The batch under way, if there is one."""
         if not self._busy:
             return None
         seconds = time.monotonic() - self._began_at
-        return AtWork(table=self.table, stage=self._commits.stage or "lock", seconds=seconds, reason=self.stalled)
+        return AtWork(table=self.table, stage=self._commits.stage or "lock", seconds=seconds, reason=self._in_the_way)
 
     def put_away(self) -> None:
         """It has ended with nothing to do: what it knows of its table is kept for the next one, while there is room."""
@@ -150,17 +157,24 @@ class Lane:
                     self.given_up.extend(batch)
                     raise
                 finally:
-                    self._busy, self.stalled = False, None
+                    self._busy, self._in_the_way = False, None
                 now, queued = time.monotonic(), len(self._queue) + self._coming()
                 self._gathering.batch_ended(began_at=self._began_at, now=now, answered=taken, queued=queued)
                 await self._lock.give_way()
         finally:
+            self._held.end()
+            self.given_up.extend(self._queue.clear())  # what its last batch has parked
             self._shop.kept.remove(self._commits)
             await self._lock.let_go()
 
     def look_at_pauses(self) -> None:
         """Tables were paused or resumed: what waits for one may be due now."""
         self._queue.unpark()
+        self._arrived.set()
+
+    def _look_again(self) -> None:
+        """Intents are queued again whose past could not be read."""
+        self._commits.look_again()
         self._arrived.set()
 
     def _waits_for_another(self, batch: Sequence[Pending]) -> bool:
@@ -223,7 +237,7 @@ class Lane:
                 await self._settle(batch)
             except (Unavailable, Fenced, Misconfigured, OSError) as error:
                 self._commits.doubt()
-                self.stalled = str(error)
+                self._in_the_way = str(error)
                 if failures % FAILURES_PER_WARNING == 0:
                     self._log.warning("batch waits", reason=str(error), kind=type(error).__name__, intents=len(batch))
                 if self._retired.is_set():
@@ -281,11 +295,12 @@ class Lane:
     async def _refuse_unreadable(self, batch: list[Pending], error: Exception) -> None:
         """The table's own files do not pass their checks: no commit is made on them, and the table is flagged.
 
-        What was decided before stays decided, and is told again. Raises Unavailable while nobody can say what was.
+        What was decided before stays decided, and is told again; what may have been, where the journal cannot be read,
+        is held. Raises Unavailable while Redis would have to say what was and does not answer.
         """
         self.unreadable = str(error)
         self._log.error("table unreadable", reason=str(error))
-        batch[:] = await self._commits.answer_known(batch)
+        batch[:] = await self._commits.answer_known(batch, str(error))
         self._commits.forget()
         refused = Refused(
             rule="table-unreadable", message=f"the table's stored state does not pass its checks: {error}", hint="retry"

@@ -20,6 +20,7 @@ from firn.coordinator.commits.rename_commit import prepare_rename, rename_in
 from firn.coordinator.commits.repeats import all_new, sort_out, sort_refused
 from firn.coordinator.commits.transaction_commit import prepare_transaction
 from firn.coordinator.commits.transaction_tables import TransactionTables
+from firn.coordinator.lanes.held_intents import HeldIntents
 from firn.coordinator.lanes.lane_lock import LaneLock
 from firn.coordinator.lanes.lane_queue import LaneQueue, unless_late
 from firn.coordinator.lanes.paused_tables import TablePausedError
@@ -34,7 +35,7 @@ from firn.coordinator.replay.holds import Hold, holds_of
 from firn.coordinator.replay.places import chooses_places, may_make
 from firn.coordinator.tables.table_locations import LOCATIONS_LOCK
 from firn.coordinator.tables.table_state import TableState
-from firn.model.errors import AlreadyExists, CorruptFile, FirnError, InvalidInput, NotFound, Unavailable
+from firn.model.errors import AlreadyExists, CorruptFile, FirnError, NotFound, Unavailable
 from firn.model.identifiers import uuid7
 from firn.model.intent import Intent
 from firn.model.journal import Retried
@@ -49,9 +50,11 @@ T = TypeVar("T")
 
 
 class TableCommits:
-    """Commits the batches of one lane, one at a time. `lock` is its table's, `queue` what waits behind a batch."""
+    """Commits the batches of one lane, one at a time. `lock` is its table's, `queue` what waits behind a batch; `held`
+    takes what cannot be decided.
+    """
 
-    def __init__(self, table: str, shop: Workshop, *, lock: LaneLock, queue: LaneQueue) -> None:
+    def __init__(self, table: str, shop: Workshop, *, lock: LaneLock, queue: LaneQueue, held: HeldIntents) -> None:
         self.table = table
         self.size: TableSize | None = None
         """How much the table's last commit carried."""
@@ -60,6 +63,7 @@ class TableCommits:
         self._shop = shop
         self._lock = lock
         self._queue = queue
+        self._held = held
         put_away = shop.kept.take(table)
         self._state = put_away or TableState(table, reader=shop.reader, journal=shop.journal, limits=shop.limits)
         self._was_away = put_away is not None
@@ -108,6 +112,10 @@ class TableCommits:
             self.table, reader=self._shop.reader, journal=self._shop.journal, limits=self._shop.limits
         )
         self._others.forget()
+
+    def look_again(self) -> None:
+        """What could not be read of the journal may be there again."""
+        self._state.decisions.look_again()
 
     def forget_others(self) -> None:
         """What is known of other tables of transactions cannot be trusted."""
@@ -272,27 +280,36 @@ class TableCommits:
         )
 
     async def _answer_repeats(self, batch: Sequence[Pending]) -> list[Pending]:
-        """Send what has been decided before its first outcome again; the rest, each identity once, is still open."""
+        """Send what has been decided before its first outcome again; the rest, each identity once, is still open.
+
+        What may have been decided where nothing can be read is held, and costs the others nothing.
+        """
         if all_new(self._state.decisions, batch):
+            self._held.let_go(batch)
             return await self._answer_refused(batch)
         result = await self._shop.threads.read(sort_out, self._state.decisions, batch)
+        still_open = await self._answer_refused(result.open)  # first: it may raise, and the batch comes again then
         for pending, outcome in result.repeats:
             self._shop.publisher.repeat(pending, outcome)
         for pending, refused in result.reused:
             self._shop.publisher.refuse(pending, refused, dead_letter=True, own_id=False)
         self._queue.put_back(result.later)
-        return await self._answer_refused(result.open)
+        self._held.hold(result.held)
+        self._held.let_go([*result.open, *(pending for pending, _ in (*result.repeats, *result.reused))])
+        return still_open
 
-    async def answer_known(self, batch: Sequence[Pending]) -> list[Pending]:
-        """Tell again what was decided before, of a table that does not pass its checks; the rest of the batch.
+    async def answer_known(self, batch: Sequence[Pending], why: str) -> list[Pending]:
+        """Tell again what was decided before, of a table that does not pass its checks; what is new of the batch.
 
-        As far as the journal can be read. Raises Unavailable where a server would have to say it and does not answer.
+        Where the journal cannot be read either, `why` says it, and whatever may have been decided before is held.
+        Raises Unavailable where Redis would have to say it and does not answer.
         """
-        try:
+        if self._state.knows_decisions:
             return await self._answer_repeats(batch)
-        except (CorruptFile, InvalidInput, NotFound) as error:
-            self._log.error("journal unreadable", reason=str(error))
-            return list(batch)
+        still_open = await self._answer_refused(batch)
+        doubtful = {id(p) for p in still_open if self._shop.publisher.refusals.may_be_known(p)}
+        self._held.hold([(pending, why) for pending in still_open if id(pending) in doubtful])
+        return [pending for pending in still_open if id(pending) not in doubtful]
 
     async def _answer_refused(self, batch: Sequence[Pending]) -> list[Pending]:
         """Send refusals that no journal keeps again; the rest, of which no journal knows either, is still open."""

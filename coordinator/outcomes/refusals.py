@@ -57,7 +57,7 @@ class Refusals:
             intent_id = pending.decoded.intent.intent_id
             if intent_id in self._recent:
                 known[intent_id] = self._recent[intent_id]
-            elif self._may_be_known(pending, intent_id):
+            elif self.may_be_known(pending):
                 asked.append(intent_id)
         if asked:
             for intent_id, data in zip(asked, await self._streams.outcomes(asked), strict=True):
@@ -66,11 +66,12 @@ class Refusals:
                     known[intent_id] = outcome
         return known
 
-    def _may_be_known(self, pending: Pending, intent_id: str) -> bool:
+    def may_be_known(self, pending: Pending) -> bool:
+        """Whether an intent may have been seen before: its entry comes again, or its id is not young."""
         entry = pending.entry
         if entry.deliveries > 1:
             return True
-        made_ms = intent_id_ms(intent_id)
+        made_ms = intent_id_ms(pending.decoded.intent.intent_id)
         first_ms = self._first_ms.setdefault(entry.shard, pending.entry_ms)
         # A young id that the daemon before has refused was made before `first_ms`, by a clock that may be a bit ahead.
         return abs(pending.entry_ms - made_ms) > YOUNG_MS or pending.entry_ms <= first_ms + 2 * YOUNG_MS

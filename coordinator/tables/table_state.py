@@ -49,6 +49,8 @@ class TableState:
         self._last: dict[str, int | None] = {}
         """The snapshot of the last head that was known of each branch."""
         self.decisions = Decisions(journal, limits=limits)
+        self.knows_decisions = False
+        """Whether they are all that the pointer's journal has, also where `load` failed for something else."""
         self._reader = reader
         self._journal = journal
         self._limits = limits
@@ -58,21 +60,25 @@ class TableState:
 
         Raises CorruptFile, InvalidMetadata, Unsupported, NotFound (a file of the table is gone), Unavailable.
         """
+        self.knows_decisions = False
         if versioned is None:
             self.version, self.pointer = None, None
             self._forget()
             self.decisions = Decisions(self._journal, limits=self._limits)
+            self.knows_decisions = True
             return
         pointer = versioned.pointer
         if self.pointer is not None and self.pointer.uuid != pointer.uuid and pointer.journal_head is None:
             self.decisions = Decisions(self._journal, limits=self._limits)
         if pointer.catalog == "metastore":  # first: what is decided is known though the metadata may be damaged
             self.decisions.catch_up(pointer.journal_head)
+            self.knows_decisions = True
         if pointer.dropped:
             self._forget()
         elif self.current is None or self.pointer is None or _metadata_of(self.pointer) != _metadata_of(pointer):
             self._read(pointer)
         self.decisions.catch_up(journal_head_of(pointer, self.metadata))
+        self.knows_decisions = True
         self.version, self.pointer = versioned.version, pointer
 
     def _read(self, pointer: Pointer) -> None:
