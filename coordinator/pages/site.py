@@ -35,6 +35,8 @@ PARALLEL_MAX: Final = 2
 dashboards: they wait for a store or for Prometheus, and must not keep the others waiting."""
 
 FLEET_POLL_S: Final = 3
+STUCK_POLL_S: Final = 10
+"""Of a table to which nothing is committed: no event will say that it goes on."""
 
 QUERY_MAX: Final = 500
 """Characters of a filter."""
@@ -146,7 +148,7 @@ class Site:
         except FirnError:
             conflicts = []  # Redis does not answer, which is among the troubles
         return self._page(
-            "fleet.html", here="/", poll=FLEET_POLL_S, fleet=fleet, depths=self._survey.depths(), conflicts=conflicts,
+            "fleet.html", here="/", poll=FLEET_POLL_S, fleet=fleet, about=self._survey.tables_in(fleet), depths=self._survey.depths(), conflicts=conflicts,
             waiting=fleet.waiting,
             oldest=_seconds(fleet.oldest_s),
         )  # fmt: skip
@@ -165,7 +167,8 @@ class Site:
         name = request.match_info["table"]
         page = await self._survey.table(name)
         history = {item.snapshot_id: item for item in page.history}
-        return self._page("table.html", subject=name, page=page, history=history, total=_totals(page))
+        poll = STUCK_POLL_S if page.trouble or page.unread or page.paused else 0
+        return self._page("table.html", subject=name, poll=poll, page=page, history=history, total=_totals(page))
 
     async def _conflicts(self, request: web.Request) -> web.Response:
         filters = {name: _asked(request, name) for name in ("table", "rule", "writer")}

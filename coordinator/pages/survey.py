@@ -137,15 +137,23 @@ class Survey:
         untold = (str(trouble) for trouble in self._lanes.troubles if trouble.table not in told)
         return msgspec.structs.replace(fleet, troubles=(*fleet.troubles, *untold))
 
+    def tables_in(self, fleet: Fleet) -> dict[str, str]:
+        """The table that each trouble of a fleet is about, by the trouble's words, if it is about one."""
+        of_members = (trouble for member in fleet.members for trouble in member.troubles)
+        return {str(trouble): trouble.table for trouble in (*of_members, *self._lanes.troubles)}
+
     def depths(self) -> dict[str, int]:
         """Intents that wait in this daemon's lanes, by table."""
         return {table: depth for table, depth in self._lanes.depths.items() if depth}
 
     async def tables(self, *, contains: str, page: int) -> tuple[list[TableRow], int]:
-        """One page of the tables whose name contains a text, and how many there are."""
+        """One page of the tables whose name contains a text, and how many there are: first those that nothing is
+        committed to now, then all others.
+        """
         names = [name for name in await self._pointers.list() if contains.lower() in name.lower()]
         owners = await self._membership.owners()
         troubles = troubles_in(await notices(self._membership))
+        names.sort(key=lambda name: (name not in troubles, name not in self._paused.tables))  # else as they are: by name
         start = (page - 1) * TABLES_A_PAGE
         shown = names[start : start + TABLES_A_PAGE]
         rows = await asyncio.gather(*(self._row(name, owners, troubles) for name in shown))

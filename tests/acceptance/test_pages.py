@@ -90,6 +90,26 @@ def test_an_open_page_shows_a_commit_without_being_asked(page: Page, stack: Stac
     expect(page.locator(".graph circle")).to_have_count(3)
 
 
+def test_a_live_page_leaves_the_keyboard_and_what_is_marked_where_they_are(page: Page, stack: Stack) -> None:
+    """Who goes through it by keys goes on from where they were; who marks an id to copy it has time to."""
+    page.goto(f"/tables/{TABLE}")
+    expect(page.locator("#live")).to_have_text("live")
+    batches = page.get_by_role("region", name="Batches")
+    link = batches.get_by_role("link").last
+    link.focus()
+    where = link.get_attribute("href")
+    with stack.client() as client:
+        client.append(TABLE, [data_file(stack, 4)], writer="first").committed(30)
+        expect(page.get_by_text("1 intent of first")).to_be_visible(timeout=10_000)
+        assert page.evaluate("document.activeElement.getAttribute('href')") == where
+        page.locator("h1").select_text()
+        client.append(TABLE, [data_file(stack, 5)], writer="second").committed(30)
+        page.wait_for_timeout(2_500)
+        assert page.evaluate("getSelection().toString()").strip() == TABLE
+        page.evaluate("getSelection().removeAllRanges()")
+        expect(page.get_by_text("1 intent of second")).to_be_visible(timeout=10_000)
+
+
 def test_markup_in_names_is_text(page: Page) -> None:
     """A table and a writer whose name is an image that runs a script: shown as written, on every page that has it."""
     for path in ("/tables", "/conflicts", "/events", "/"):
