@@ -7,8 +7,6 @@ it is for, a deletion vector must, and equality deletes of an unpartitioned spec
 
 from __future__ import annotations
 
-import math
-import struct
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Generic, TypeVar
@@ -18,11 +16,10 @@ from firn.model.equality_keys import EqualityKeys, MetricColumns
 from firn.model.errors import CorruptFile
 from firn.model.expressions.column_facts import ColumnFacts
 from firn.model.manifest import ManifestEntry
+from firn.model.partition_values import as_keys
 from firn.model.partitioning import PartitionSpec
 from firn.model.reserved import DELETE_FILE_PATH_ID
 from firn.model.schema import Schema
-
-_NAN: Final = b"nan"
 
 PartitionKey = Hashable
 """A spec id and partition tuple that compare as the specification says; see `partition_key`."""
@@ -31,12 +28,8 @@ _File = TypeVar("_File")
 
 
 def partition_key(spec_id: int, partition: Sequence[Any]) -> PartitionKey:
-    """What is equal exactly for files of one spec and partition: floats by their bits, all NaNs alike."""
-    return spec_id, tuple([_float_bits(value) if isinstance(value, float) else value for value in partition])
-
-
-def _float_bits(value: float) -> bytes:
-    return _NAN if math.isnan(value) else struct.pack("<d", value)
+    """What is equal exactly for files of one spec and partition (`firn.model.partition_values`)."""
+    return spec_id, as_keys(partition)
 
 
 def equality_scope(file: DataFile, specs: Mapping[int, PartitionSpec]) -> PartitionKey | None:

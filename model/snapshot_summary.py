@@ -6,11 +6,12 @@ zero are left out, and a total is carried on only from a previous snapshot that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Final
 
 from firn.model.datafile import DataFile
 from firn.model.manifest import ManifestFile
+from firn.model.partition_values import as_keys, has_zero
 from firn.model.snapshot import Operation, Snapshot
 
 OPERATION: Final = "operation"
@@ -114,7 +115,7 @@ class SummaryBuilder:
 
     def __init__(self, *, partition_limit: int = 0, path_of: Callable[[DataFile], str] | None = None) -> None:
         self._counts = _Counts()
-        self._partitions: dict[tuple[int, tuple[Any, ...]], tuple[_Counts, DataFile]] | None = {}
+        self._partitions: dict[tuple[int, tuple[Hashable, ...]], tuple[_Counts, DataFile]] | None = {}
         self._partition_limit = partition_limit if path_of is not None else 0
         self._path_of = path_of
         self._unknown_totals: frozenset[str] = frozenset()
@@ -136,7 +137,9 @@ class SummaryBuilder:
         self._counts.raise_by("added-data-files", len(files))
         self._counts.raise_by("added-records", sum([file.record_count for file in files]))
         if self._partitions is not None:
-            for file in {(file.spec_id, file.partition): file for file in files}.values():
+            found = {(file.spec_id, file.partition): file for file in files}
+            some = files if any(has_zero(partition) for _, partition in found) else found.values()
+            for file in some:
                 self._partition(file)  # for their number: without a limit none is listed
 
     def removed(self, file: DataFile) -> None:
@@ -170,8 +173,7 @@ class SummaryBuilder:
 
     def _partition(self, file: DataFile) -> _Counts:
         assert self._partitions is not None
-        # NaN is a partition value that differs from itself; all NaNs are one partition.
-        values = tuple("NaN" if isinstance(value, float) and value != value else value for value in file.partition)  # noqa: PLR0124 - only NaN differs from itself
+        values = as_keys(file.partition)
         found = self._partitions.get((file.spec_id, values))
         if found is None:
             found = self._partitions[file.spec_id, values] = (_Counts(), file)

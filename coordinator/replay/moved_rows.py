@@ -6,9 +6,8 @@ another is in the partitions of both, and has a value of every column that both 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Hashable, Iterator, Sequence
+from typing import Final
 
 from firn.coordinator.replay.touched_partitions import TouchedPartitions
 from firn.model.datafile import DataFile
@@ -19,6 +18,7 @@ from firn.model.expressions.metrics_inclusive import facts_of_column
 from firn.model.expressions.predicates import BoundReference
 from firn.model.manifest import ManifestEntry
 from firn.model.metadata import TableMetadata
+from firn.model.partition_values import as_keys
 from firn.model.partitioning import PartitionSpec
 from firn.model.transforms import UnknownTransform
 from firn.model.types import UUID
@@ -132,7 +132,7 @@ class _ByPartition:
         self._of_spec: dict[int, list[ManifestEntry]] = {}
         for entry in entries:
             self._of_spec.setdefault(entry.data_file.spec_id, []).append(entry)
-        self._found: dict[tuple[int, tuple[_Field, ...]], dict[tuple[Any, ...], list[ManifestEntry]]] = {}
+        self._found: dict[tuple[int, tuple[_Field, ...]], dict[tuple[Hashable, ...], list[ManifestEntry]]] = {}
 
     def of(self, file: DataFile) -> Iterator[ManifestEntry]:
         """The files that may have rows in common with a file, as far as the fields say that both have."""
@@ -146,9 +146,9 @@ class _ByPartition:
                     groups.setdefault(self._values(entry.data_file, same), []).append(entry)
             yield from groups.get(self._values(file, same), ())
 
-    def _values(self, file: DataFile, fields: Sequence[_Field]) -> tuple[Any, ...]:
+    def _values(self, file: DataFile, fields: Sequence[_Field]) -> tuple[Hashable, ...]:
         at = self._fields[file.spec_id]
-        return tuple([_comparable(file.partition[at[field]]) for field in fields])
+        return as_keys(file.partition[at[field]] for field in fields)
 
 
 _Field = tuple[int, str]
@@ -162,7 +162,3 @@ def _fields(spec: PartitionSpec) -> dict[_Field, int]:
         for at, field in enumerate(spec.fields)
         if not isinstance(field.parsed_transform, UnknownTransform)
     }
-
-
-def _comparable(value: Any) -> Any:
-    return "NaN" if isinstance(value, float) and math.isnan(value) else value

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import struct
+
 import msgspec
 import pytest
 from hypothesis import given, settings
@@ -121,6 +124,20 @@ def test_partitions_are_told_apart_by_value_and_spec():
     assert summary["partition-summaries-included"] == "true"
     assert summary["partitions.p=2"] == "added-data-files=1,added-records=1,added-files-size=5"
     assert summary["partitions.p=1"] == "added-data-files=3,added-records=3,added-files-size=15"
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_partitions_of_floats_are_counted_as_java_counts_them(at_once):
+    """-0.0 and 0.0 are two, all NaNs are one."""
+    other_nan = struct.unpack("<d", bytes.fromhex("010000000000f8ff"))[0]
+    values = [0.0, -0.0, math.nan, other_nan, -math.inf, 0.0, None, -0.0]
+    files = [msgspec.structs.replace(DATA, partition=(value,)) for value in values]
+    builder = SummaryBuilder()
+    if at_once:
+        builder.added_all(files)
+    for file in () if at_once else files:
+        builder.added(file)
+    assert builder.build("append", previous=None)["changed-partition-count"] == "5"
 
 
 def test_too_many_partitions_are_only_counted():
