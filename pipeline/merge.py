@@ -14,10 +14,10 @@ from firn.model.amounts import plural
 from firn.model.errors import InvalidInput
 from firn.model.expressions.predicates import TRUE, Expression
 from firn.model.schema import Schema
+from firn.pipeline.assignment import assigned_value
 from firn.pipeline.row_changes import ACTION, DELETE, FILE, INSERT, POS, UPDATE, Base, ChangeOptions, apply_changes
 from firn.pipeline.row_filter import narrowing_column, parse_filter
 from firn.pipeline.row_level import kept
-from firn.pipeline.spark_types import spark_type
 from firn.pipeline.write_properties import MERGE_ISOLATION, MERGE_MODE
 from firn.pipeline.write_target import LINEAGE
 
@@ -80,7 +80,7 @@ def merge(
         rows = rows.where(narrowing_column(base.plan.filter))
     joined = _joined(rows, source, on, clauses)
     chosen = joined.withColumn(_CLAUSE, _first_that_holds(clauses)).where(F.col(_CLAUSE).isNotNull())
-    changes = chosen.select(*_changed(clauses, base, source.columns))
+    changes = chosen.select(*_changed(chosen, clauses, base, source.columns))
     with kept(changes) as found:
         _refuse_several(found)
         brings_rows = any(not isinstance(one, Delete) for one in _all(clauses))
@@ -119,18 +119,14 @@ def _condition(clause: Update | Delete | Insert) -> Column:
     return F.coalesce(found, F.lit(col=False))
 
 
-def _changed(clauses: Clauses, base: Base, given: Sequence[str]) -> list[Column]:
+def _changed(rows: DataFrame, clauses: Clauses, base: Base, given: Sequence[str]) -> list[Column]:
     """The columns of a change: of each what its clause makes of it."""
     every = _all(clauses)
     actions = [_action(one) for one in every]
     columns = [_by_clause([F.lit(action) for action in actions]).alias(ACTION)]
     values = [_values(one, base.view.schema, given) for one in every]
     for field in base.view.schema.fields:
-        type = spark_type(field.type)
-        made = [
-            (F.expr(value) if isinstance(value, str) else value).cast(type)
-            for value in (one[field.name] for one in values)
-        ]
+        made = [assigned_value(rows, one[field.name], field) for one in values]
         columns.append(_by_clause(made).alias(field.name))
     lineage = LINEAGE if base.keeps_lineage else ()
     return [*columns, *(F.col(f"t.`{name}`") for name in (*lineage, FILE, POS))]

@@ -16,10 +16,10 @@ from firn.model.expressions.predicates import TRUE, Expression
 from firn.model.reserved import METADATA_COLUMNS
 from firn.model.schema import Schema
 from firn.model.types import StructType
+from firn.pipeline.assignment import assigned_value
 from firn.pipeline.reads import with_filter_columns
 from firn.pipeline.row_changes import ACTION, DELETE, FILE, POS, UPDATE, Base, ChangeOptions, apply_changes
 from firn.pipeline.row_filter import narrowing_column, parse_filter
-from firn.pipeline.spark_types import spark_type
 from firn.pipeline.write_properties import DELETE_ISOLATION, DELETE_MODE, UPDATE_ISOLATION, UPDATE_MODE
 
 _PLACE: Final = StructType((METADATA_COLUMNS[FILE], METADATA_COLUMNS[POS]))
@@ -69,14 +69,13 @@ def update(
 
 def assigned(rows: DataFrame, values: Mapping[str, Column | str], schema: Schema) -> DataFrame:
     """The rows with columns set at once, in their columns' types. Raises InvalidInput for a column that is none."""
-    by_name = {name: F.expr(value) if isinstance(value, str) else value for name, value in values.items()}
-    for name in by_name:
-        if all(field.name != name for field in schema.fields):
+    fields = {field.name: field for field in schema.fields}
+    for name in values:
+        if name not in fields:
             raise InvalidInput(f"the table has no column {name!r} at the top", where="values")
-    types = {field.name: spark_type(field.type) for field in schema.fields if field.name in by_name}
     return rows.select(
         [
-            by_name[name].cast(types[name]).alias(name) if name in by_name else F.col(f"`{name}`")
+            assigned_value(rows, values[name], fields[name]).alias(name) if name in values else F.col(f"`{name}`")
             for name in rows.columns
         ]
     )

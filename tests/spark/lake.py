@@ -118,3 +118,14 @@ class Lake:
 def committed(answer: Any) -> Committed:
     assert isinstance(answer, Committed), msgspec.to_builtins(answer)
     return answer
+
+
+def struct_of(**ids: int) -> dict[str, Any]:
+    """The type of a struct of longs with these ids."""
+    fields = [{"id": field_id, "name": name, "type": "long", "required": False} for name, field_id in ids.items()]
+    return {"type": "struct", "fields": fields}
+
+
+def list_of(element_id: int, element: Any) -> dict[str, Any]:
+    """The type of a list."""
+    return {"type": "list", "element-id": element_id, "element-required": False, "element": element}

@@ -17,7 +17,7 @@ from firn.pipeline.row_changes import Mode
 from firn.pipeline.row_level import delete_where, update
 from firn.pipeline.writes import append
 from tests.spark.by_hand import append_rows, delete_equal
-from tests.spark.lake import Lake, committed
+from tests.spark.lake import Lake, committed, list_of, struct_of
 
 MODES = [(2, "copy-on-write"), (2, "merge-on-read"), (3, "copy-on-write"), (3, "merge-on-read")]
 
@@ -139,3 +139,25 @@ def test_what_comes_meanwhile_is_a_conflict_where_it_was_read(
     monkeypatch.setattr(Connection, "table", table_then_race)
     committed(update(lake.spark, table, {"amount": "0"}, "region = 'eu' and id < 400", mode=mode))
     assert [row[0] for row in same_for_all(lake, table) if row[3] == 0 and row[0] < 400] == [0, 3, 6, 9]
+
+
+@pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])
+def test_fields_of_structs_are_set_by_name_and_matched_by_what_is_in_them(lake: Lake, mode: Mode) -> None:
+    table = lake.create({"id": "long", "s": struct_of(a=10, b=11), "l": list_of(20, struct_of(x=21, y=22))}, version=3)
+    rows = "id", "named_struct('a', id, 'b', -id) AS s", "array(named_struct('x', id, 'y', -id)) AS l"
+    committed(append(lake.spark.range(1, 5).selectExpr(*rows), table))
+    swapped = "named_struct('B', 20, 'a', 10) AS s, array(named_struct('y', 40, 'x', 30), NULL) AS l"
+    source = lake.spark.sql(f"SELECT 1L AS id, {swapped} UNION ALL SELECT 9L, NULL, NULL")
+    clauses = Clauses(matched=(Update(),), not_matched=(Insert(),))
+    committed(merge(source, table, on="t.s.a = s.id", clauses=clauses, mode=mode))
+    committed(update(lake.spark, table, {"s": "named_struct('b', s.a, 'a', s.b)"}, "s.a = 2", mode=mode))
+    others = Clauses(matched=(Delete(),))
+    committed(merge(lake.spark.sql("SELECT -3L AS b"), table, on="t.s.b = s.b", clauses=others, mode=mode))
+    assert same_for_all(lake, table) == [
+        (1, (10, 20), [(30, 40), None]),
+        (2, (-2, 2), [(2, -2)]),
+        (4, (4, -4), [(4, -4)]),
+        (9, None, None),
+    ]
+    with pytest.raises(InvalidInput, match="s: has the fields col1, col2, and the table's column has a, b"):
+        update(lake.spark, table, {"s": "struct(1L, 2L)"}, "id = 1", mode=mode)
