@@ -1,8 +1,8 @@
 """The rows that equality delete files delete, as DataFrames of values, for Spark to join with.
 
-A delete reaches the rows of data files that are older than it, in its partition or, if its spec has none, everywhere.
-Which files it applies to was planned; from that its reach is known by age: everything planned that is as old as the
-youngest file that it applies to. Files that planning has ruled out by their bounds hold no such row anyway.
+A delete reaches the rows of data files that are older than it, in its partition or, if its spec has none or only void
+ones, everywhere. Which files it applies to was planned; from that its reach is known by age: everything planned that is
+as old as the youngest file that it applies to. Files that planning has ruled out by their bounds hold no such row.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pyspark.sql.types import LongType, StringType, StructField
 from pyspark.sql.types import StructType as SparkStruct
 
 from firn.model.datafile import DataFile
-from firn.model.delete_index import partition_key
+from firn.model.delete_index import equality_scope, partition_key
 from firn.model.metadata import TableMetadata
 from firn.model.name_mapping import name_mapping_from_text
 from firn.model.scan_plan import FileScanTask
@@ -96,10 +96,10 @@ def deleted_values(
                 _, known = youngest.get(delete.file_path, (delete, -1))
                 youngest[delete.file_path] = (delete, max(known, task.sequence_number))
     every = every_column(metadata.current_schema, metadata.schemas)
+    specs = {spec.spec_id: spec for spec in metadata.partition_specs}
     of_ids: dict[tuple[int, ...], list[ValueWork]] = {}
     for delete, age in youngest.values():
-        spec = metadata.spec_by_id(delete.spec_id)
-        everywhere = spec is not None and not spec.fields
+        everywhere = equality_scope(delete, specs) is None
         partition = None if everywhere else partition_text(delete.spec_id, delete.partition)
         work = ValueWork(delete=delete, youngest=age, partition=partition)
         of_ids.setdefault(tuple(sorted(delete.equality_ids or ())), []).append(work)

@@ -21,7 +21,7 @@ from firn.model.reserved import (
 )
 from firn.model.scan_plan import FileScanTask
 from firn.model.schema import Schema
-from firn.model.types import UUID, NestedField
+from firn.model.types import UUID, NestedField, is_nested
 from firn.pipeline.connection import Connection
 from firn.pipeline.deleted_positions import deleted_positions, positional_deletes
 from firn.pipeline.deleted_values import PARTITION, deleted_values, equality_ids, partition_text
@@ -33,8 +33,14 @@ from firn.storage.locations import normalize
 from firn.storage.scan_rows import every_column
 
 FIELD_IDS_CONF: Final = "spark.sql.parquet.fieldId.read.enabled"
+_SETTINGS: Final = {
+    FIELD_IDS_CONF: "true",
+    # Its other reader looks for columns by the settings of whoever reads, and finds them by name.
+    "spark.sql.parquet.enableVectorizedReader": "true",
+    "spark.sql.parquet.enableNestedColumnVectorizedReader": "true",
+    "spark.sql.legacy.parquet.returnNullStructIfAllFieldsMissing": "false",
+}
 _OPTIONS: Final = {
-    "__globPaths__": "false",
     # What a session may be set to, and a table must not be read with: rows would be missing, or have other days.
     "ignoreCorruptFiles": "false",
     "ignoreMissingFiles": "false",
@@ -89,7 +95,7 @@ def native_frame(
 
 def _parquet(spark: SparkSession, schema: SparkStruct, paths: Sequence[str]) -> DataFrame:
     """The rows of Parquet files, columns by field id, whatever the session's settings are and will be."""
-    copy = SessionCopy.of(spark, {FIELD_IDS_CONF: "true"})
+    copy = SessionCopy.of(spark, _SETTINGS)
     if copy is None:
         spark.conf.set(FIELD_IDS_CONF, "true")
     reader = spark.read if copy is None else copy.reader()
@@ -145,4 +151,6 @@ def _shown(field: NestedField, names: dict[int, str]) -> Column:
     if field.type == UUID:
         text = F.lower(F.hex(column))
         return F.regexp_replace(text, "^(.{8})(.{4})(.{4})(.{4})(.{12})$", "$1-$2-$3-$4-$5")
-    return column
+    # Where only some fields of a struct are asked for, Spark reads a struct of these, and forgets the ids of all of it:
+    # every column would be null. It cannot look into an array that is made here.
+    return F.element_at(F.array(column), 1) if is_nested(field.type) else column

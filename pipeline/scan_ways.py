@@ -46,6 +46,9 @@ THREADS_MAX: Final = 16
 FOOTER_GUESS_BYTES: Final = 64 * 1024
 """Bytes read at once from the end of a file; a footer mostly fits."""
 
+PATTERN_CHARACTERS: Final = frozenset("{}[]*?\\")
+"""What makes a path a pattern for Spark. Told not to look for what it matches, it reads every file once more for it."""
+
 _TAIL_BYTES: Final = 8
 
 
@@ -118,6 +121,8 @@ def _is_native_file(task: FileScanTask, projection: Schema, comparable: frozense
     file = task.file
     name = file.file_path.rsplit("/", 1)[-1]
     if file.file_format != "parquet" or name.startswith(("_", ".")):  # which Spark takes for hidden
+        return False
+    if not PATTERN_CHARACTERS.isdisjoint(file.file_path):
         return False
     keys = {i for ids in equality_ids([task]) for i in ids}
     if not keys <= comparable:

@@ -26,7 +26,8 @@ from firn.storage.incremental_scan import SnapshotRange
 from firn.storage.manifest_reader import StoredManifests
 from firn.storage.table_scan import plan_scan
 from tests.interop.tables import TABLES
-from tests.spark.lake import Lake, committed
+from tests.spark.by_hand import append_rows, delete_equal
+from tests.spark.lake import Lake, committed, list_of, struct_of
 
 NATIVE = (
     "common-types-v2-parquet", "nested-v2-parquet", "evolved-schema-v2-parquet", "defaults-parquet",
@@ -170,3 +171,43 @@ def test_settings_of_the_session_change_no_rows(lake: Lake, monkeypatch: pytest.
     finally:
         for name in (*settings, FIELD_IDS_CONF):
             lake.spark.conf.unset(name)
+
+
+def test_fields_of_structs_are_what_they_are_when_they_are_asked_for_alone(lake: Lake) -> None:
+    """By their ids, as in a whole row: Spark forgets ids where it leaves out fields of a struct."""
+    table = lake.create({"id": "long", "s": struct_of(a=10, b=11), "l": list_of(20, struct_of(x=21, y=22))})
+    made = "named_struct('a', 1L, 'b', 2L) AS s, array(named_struct('x', 3L, 'y', 4L)) AS l"
+    committed(append(lake.spark.sql(f"SELECT 1L AS id, {made}"), table))
+    change = lake.client.update_schema(table, base=lake.view(table))
+    change.rename_column("s.b", "c").rename_column("s.a", "b").add_column("new", "long", parent="s")
+    change.submit().committed(60)
+    rows = read(lake.spark, table)
+    one = rows.selectExpr("s.b", "s.c", "l.y", "s.new", "s IS NULL")
+    assert one.collect() == [(1, 2, [4], None, False)]
+    assert rows.where("s.b = 1").selectExpr("id", "l.x").collect() == [(1, [3])]
+    assert read(lake.spark, table, columns=["s.c"], filter="s.b = 1").collect() == [((2,),)]
+    lake.spark.conf.set("spark.sql.parquet.enableVectorizedReader", "false")
+    try:
+        assert one.collect() == [(1, 2, [4], None, False)]
+        assert read(lake.spark, table, columns=["id"]).collect() == [(1,)]
+    finally:
+        lake.spark.conf.unset("spark.sql.parquet.enableVectorizedReader")
+
+
+def test_deletes_of_a_spec_whose_fields_are_void_are_for_the_whole_table(lake: Lake) -> None:
+    table = lake.create(partition=(("region", "identity"),))
+    append_rows(lake, table, (0, 6))
+    lake.client.update_spec(table, base=lake.view(table)).remove_field("region_0").submit().committed(60)
+    lake.client.update_spec(table, base=lake.view(table)).add_field("id", "void").submit().committed(60)
+    append_rows(lake, table, (6, 9))
+    delete_equal(lake, table, "id", [0, 3, 7], partition=(None,))
+    assert sorted(row.id for row in read(lake.spark, table).collect()) == [1, 2, 4, 5, 6, 8] == lake.ids(table)
+
+
+def test_files_whose_paths_look_like_patterns_are_read_once(lake: Lake) -> None:
+    table = lake.create({"id": "long", "region": "string"}, partition=(("region", "identity"),))
+    values = ("*", "a*b", "?", "{a,b}", "[ab]", "a b%20/#", "..", "", "plain")
+    rows = [(at, value) for at, value in enumerate(values)]
+    committed(append(lake.spark.createDataFrame(rows, "id long, region string"), table))
+    assert any("*" in path for path in lake.files_on_disk(table))
+    assert sorted(read(lake.spark, table).collect()) == rows == sorted(lake.by_java(table).collect())
