@@ -344,25 +344,51 @@ def total_mismatches(snapshot: Snapshot, manifests: Sequence[ManifestFile]) -> t
     what a difference means to it.
     """
     summary = snapshot.summary or {}
+    found: list[str] = []
+    for names, listed in _sums(manifests):
+        stated = [summary[name] for name in names if name in summary]
+        if listed is None or len(stated) < len(names):
+            continue
+        label = " + ".join(names)
+        if not all(map(_is_count, stated)):
+            found.append(f"{label} is not a number")
+        elif sum(map(int, stated)) != listed:
+            found.append(f"{label} is {sum(map(int, stated))} in the summary, {listed} in the manifest list")
+    return tuple(found)
+
+
+def right_totals(summary: Mapping[str, str], manifests: Sequence[ManifestFile]) -> dict[str, str]:
+    """A snapshot's summary, whoever wrote it, with its totals as its manifests have them.
+
+    What is not there is not added; what is wrong and cannot be told from the manifests is left out.
+    """
+    right = dict(summary)
+    for names, listed in _sums(manifests):
+        stated = [right[name] for name in names if name in right]
+        if listed is None or not stated:
+            continue
+        if len(names) == 1:
+            right[names[0]] = str(listed)
+        elif not all(map(_is_count, stated)) or sum(map(int, stated)) != listed:
+            for name in names:
+                right.pop(name, None)
+    return right
+
+
+def _sums(manifests: Sequence[ManifestFile]) -> tuple[tuple[tuple[str, ...], int | None], ...]:
+    """Totals of a summary, by themselves or several together, as manifests have them; None where some do not say."""
     data = [manifest for manifest in manifests if manifest.content == "data"]
     deletes = [manifest for manifest in manifests if manifest.content == "deletes"]
-    sums = (
+    return (
         (("total-data-files",), _sum(manifest.live_files_count for manifest in data)),
         (("total-delete-files",), _sum(manifest.live_files_count for manifest in deletes)),
         (("total-records",), _sum(manifest.live_rows_count for manifest in data)),
         (("total-position-deletes", "total-equality-deletes"), _sum(manifest.live_rows_count for manifest in deletes)),
     )
-    found: list[str] = []
-    for names, listed in sums:
-        stated = [summary[name] for name in names if name in summary]
-        if listed is None or len(stated) < len(names):
-            continue
-        label = " + ".join(names)
-        if not all(len(text) < 20 and text.isascii() and text.isdecimal() for text in stated):
-            found.append(f"{label} is not a number")
-        elif sum(map(int, stated)) != listed:
-            found.append(f"{label} is {sum(map(int, stated))} in the summary, {listed} in the manifest list")
-    return tuple(found)
+
+
+def _is_count(text: str) -> bool:
+    return len(text) < 20 and text.isascii() and text.isdecimal()
 
 
 def check_totals(snapshot: Snapshot, manifests: Sequence[ManifestFile]) -> None:

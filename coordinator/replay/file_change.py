@@ -14,6 +14,7 @@ from firn.coordinator.replay.decision import Applied
 from firn.coordinator.replay.draft import MANIFEST_ENTRIES_MAX, DraftManifest, ManifestRef, location_of
 from firn.coordinator.replay.head import Head
 from firn.coordinator.replay.live_deletes import DeleteKey, LiveDelete, delete_key
+from firn.coordinator.replay.live_entries import manifests_of
 from firn.coordinator.replay.merging import Merged, TakenOver, merge_small
 from firn.coordinator.replay.splicing import spliced
 from firn.coordinator.replay.working import Working
@@ -88,7 +89,7 @@ def apply_change(
     if change.is_empty and not removed_deletes:
         return Applied(snapshot_id=head.snapshot_id)
     sequence_number = working.next_sequence_number
-    data = _without_data(working, head, frozenset(change.removed_data), snapshot_id=snapshot_id)
+    data = _without_data(working, intent.branch, frozenset(change.removed_data), snapshot_id=snapshot_id)
     if change.removed_data:
         removed_deletes |= useless_deletes(
             working, head, data.manifests, added_at=_age_of_added(change, sequence_number)
@@ -159,12 +160,8 @@ def properties_of(intent: FileOperation) -> dict[str, str]:
     return properties
 
 
-def _without_data(working: Working, head: Head, paths: frozenset[str], *, snapshot_id: int) -> _Rewritten:
-    wanted: dict[str, set[str]] = {}
-    for path in paths:
-        manifest = head.live.manifest_of(path)
-        assert manifest is not None, "require_live comes first"
-        wanted.setdefault(manifest, set()).add(path)
+def _without_data(working: Working, branch: str, paths: frozenset[str], *, snapshot_id: int) -> _Rewritten:
+    head, wanted = working.head(branch), manifests_of(working, branch, paths)
     return _rewrite(working, head, wanted, content="data", key=lambda file: file.file_path, snapshot_id=snapshot_id)
 
 

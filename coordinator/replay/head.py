@@ -11,22 +11,36 @@ from firn.storage.listed_manifests import ListedManifests
 
 
 class Head:
-    """What a branch points at: manifests in list order, its live data files, and once asked for its live deletes."""
+    """What a branch points at: manifests in list order, its live data files, and once asked for its live deletes.
 
-    __slots__ = ("base_snapshot_id", "deletes", "listed", "live", "manifests", "snapshot_id")
+    `doubles` are data files that other writers have listed in several manifests, of which `live` names one; some may be
+    gone.
+    """
 
-    def __init__(self, *, snapshot_id: int | None, manifests: Sequence[ManifestRef], live: LiveFiles) -> None:
+    __slots__ = ("base_snapshot_id", "deletes", "doubles", "listed", "live", "manifests", "snapshot_id")
+
+    def __init__(
+        self,
+        *,
+        snapshot_id: int | None,
+        manifests: Sequence[ManifestRef],
+        live: LiveFiles,
+        doubles: frozenset[str] = frozenset(),
+    ) -> None:
         self.base_snapshot_id = snapshot_id
         self.snapshot_id = snapshot_id
         self.manifests = manifests
         self.live = live
+        self.doubles = doubles
         self.deletes: LiveDeletes | None = None
         self.listed: ListedManifests | None = None
         """The last list that was written here with most of the manifests, if one was."""
 
     def branch_off(self) -> Head:
         """A view of this that a replay can change without changing this."""
-        head = Head(snapshot_id=self.snapshot_id, manifests=self.manifests, live=self.live.branch_off())
+        head = Head(
+            snapshot_id=self.snapshot_id, manifests=self.manifests, live=self.live.branch_off(), doubles=self.doubles
+        )
         head.deletes = None if self.deletes is None else self.deletes.branch_off()
         head.listed = self.listed
         return head

@@ -15,16 +15,35 @@ def entries_of(working: Working, branch: str, locations: Collection[str]) -> lis
 
     Their status says nothing: it may be that of another manifest which lists them later.
     """
-    live = working.head(branch).live
-    wanted: dict[str | None, set[str]] = {}
-    for location in locations:
-        wanted.setdefault(live.manifest_of(location), set()).add(location)
+    wanted = manifests_of(working, branch, locations)
     return [
         entry
         for reference in working.head(branch).manifests
         if (paths := wanted.get(location_of(reference))) is not None
         for entry in _named(working, reference, paths)
     ]
+
+
+def manifests_of(working: Working, branch: str, locations: Collection[str]) -> dict[str, set[str]]:
+    """Locations of the manifests that have these data files, each with those that it has; not live ones are left out.
+
+    One that another writer has listed several times is in as many manifests. Prevents: a file that was removed, and
+    whose rows are there all the same. Cost: all data manifests where one is such.
+    """
+    head = working.head(branch)
+    wanted: dict[str, set[str]] = {}
+    for location in locations:
+        manifest = head.live.manifest_of(location)
+        if manifest is not None:
+            wanted.setdefault(manifest, set()).add(location)
+    doubles = head.doubles and head.doubles.intersection(locations)
+    for reference in head.manifests if doubles else ():
+        if reference.content == "data":
+            listed = (entry.data_file.file_path for entry in working.entries(reference) if entry.is_live)
+            found = doubles.intersection(listed)
+            if found:
+                wanted.setdefault(location_of(reference), set()).update(found)
+    return wanted
 
 
 def _named(working: Working, reference: ManifestRef, paths: Collection[str]) -> list[ManifestEntry]:

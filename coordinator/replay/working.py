@@ -36,7 +36,7 @@ from firn.model.snapshot_summary import SummaryBuilder
 from firn.model.table_properties import SUMMARY_PARTITION_LIMIT
 from firn.model.view import ViewMetadata
 from firn.storage.encoded_metrics import with_metrics
-from firn.storage.manifest_lists import assign_first_row_ids
+from firn.storage.manifest_lists import assign_first_row_ids, right_totals
 
 Catalog = Literal["metastore", "file-system"]
 
@@ -173,12 +173,13 @@ class Working:
         """The head that a snapshot of this very attempt is, for a branch that was moved to it."""
         for draft in self.snapshots:
             if draft.snapshot.snapshot_id == snapshot_id:
-                live = LiveFiles()
+                live, doubles = LiveFiles(), set[str]()
                 for manifest in draft.manifests:
                     if manifest.content == "data":
-                        live_here = (e.data_file.file_path for e in self.entries(manifest) if e.is_live)
+                        live_here = [e.data_file.file_path for e in self.entries(manifest) if e.is_live]
+                        doubles.update(path for path in live_here if path in live)
                         live.put_all(live_here, manifest=location_of(manifest))
-                head = Head(snapshot_id=snapshot_id, manifests=draft.manifests, live=live)
+                head = Head(snapshot_id=snapshot_id, manifests=draft.manifests, live=live, doubles=frozenset(doubles))
                 head.base_snapshot_id = None  # it stands on nothing that is stored
                 return head
         return None
@@ -255,7 +256,6 @@ class Working:
         front, unchanged = head.split(manifests, format_version=metadata.format_version)
         says_something = [_has_something_to_say(m, snapshot_id=snapshot_id) for m in front]
         changed = front if all(says_something) else tuple(compress(front, says_something))
-        parent = None if head.snapshot_id is None else metadata.snapshot_by_id(head.snapshot_id)
         changed, first_row_id, added_rows = self._assign_row_ids(changed)
         kept = manifests if changed is front else preceded(unchanged, changed)
         snapshot = Snapshot(
@@ -268,7 +268,7 @@ class Working:
                 operation,
                 added=added,
                 removed=removed,
-                parent=parent,
+                parent=self._parent(head),
                 properties={
                     **properties,
                     **self._audit(intents),
@@ -293,6 +293,18 @@ class Working:
         if not staged:
             head.manifests = kept
             head.snapshot_id = snapshot_id
+
+    def _parent(self, head: Head) -> Snapshot | None:
+        """The snapshot that the next one of a branch follows, with totals that it can go on from.
+
+        Prevents: totals that another writer let drift in a summary of firn's, which is held to be right or damaged.
+        """
+        assert self.metadata is not None
+        parent = None if head.snapshot_id is None else self.metadata.snapshot_by_id(head.snapshot_id)
+        if parent is None or parent.summary is None or SUMMARY_BATCH in parent.summary:
+            return parent
+        listed = [self.as_manifest_file(manifest) for manifest in head.manifests]
+        return msgspec.structs.replace(parent, summary=right_totals(parent.summary, listed))
 
     def _audit(self, intents: Sequence[tuple[str, str | None]]) -> dict[str, str]:
         """Who asked for the snapshot, in its summary: readable by any engine, and by later conflict messages."""

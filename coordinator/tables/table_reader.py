@@ -6,11 +6,12 @@ Synchronous, for worker threads. One reader serves all lanes of a daemon; a lock
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
+from firn.coordinator.replay.file_index import FileIndex
 from firn.coordinator.replay.head import Head
 from firn.coordinator.replay.live_files import LiveFiles
 from firn.coordinator.replay.working import SUMMARY_BATCH
@@ -213,7 +214,15 @@ class TableReader:
         for manifest, data in self._reads.ahead(basis.unread):
             live.put_all(live_paths(data, manifest=manifest), manifest.manifest_path, order=places)
         live.keep_only(places)
-        return Head(snapshot_id=snapshot_id, manifests=manifests, live=LiveFiles(live))
+        doubles = frozenset(self._doubles(wanted, live))
+        return Head(snapshot_id=snapshot_id, manifests=manifests, live=LiveFiles(live), doubles=doubles)
+
+    def _doubles(self, wanted: Sequence[ManifestFile], live: FileIndex) -> Iterator[str]:
+        """Files that stand in other manifests, too, than the index says: those have more files than it knows of."""
+        for manifest in wanted:
+            if live.count_of(manifest.manifest_path) != manifest.live_files_count:
+                paths = live_paths(self._read(manifest), manifest=manifest)
+                yield from (path for path in paths if live.get(path) != manifest.manifest_path)
 
     def _read(self, manifest: ManifestFile) -> bytes:
         return self._files.read(manifest.manifest_path, bytes_max=self._limits.manifest_bytes_max)
