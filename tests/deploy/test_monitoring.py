@@ -32,9 +32,13 @@ from tests.acceptance.stack import SCHEMA, Stack
 from tests.deploy.programs import needed
 from tests.deploy.prometheus import RULES, ask, samples, shipped_prometheus
 from tests.deploy.servers import DEPLOY, wait_until
+from tests.unit.coordinator.test_metrics import rows as metric_rows
 
 DASHBOARDS = sorted(generate.FOLDER.glob("*.json"))
 RUNBOOKS = DEPLOY.parent / "docs" / "runbooks"
+
+OF_PROMETHEUS = frozenset({"job", "instance", "le", "__name__"})
+"""Labels that every scraped series has, and the buckets of histograms."""
 
 SILENT_WHEN_WELL = {"firn_table_trouble", "firn_table_queued_intents", "firn_redis_memory_max_bytes"}
 """Metrics of what does not happen in a test that hurts nothing, on a Redis without a limit."""
@@ -44,6 +48,17 @@ def panels() -> list[tuple[str, str, str]]:
     """Every query of every panel: dashboard, panel, PromQL."""
     return [
         (path.stem, panel["title"], target["expr"])
+        for path in DASHBOARDS
+        for row in json.loads(path.read_text())["panels"]
+        for panel in [row, *row.get("panels", [])]
+        for target in panel.get("targets", [])
+    ]
+
+
+def legends() -> list[tuple[str, str, str]]:
+    """Every query of every panel with what its series are called: dashboard and panel, PromQL, legend."""
+    return [
+        (f"{path.stem}, {panel['title']}", target["expr"], target["legendFormat"])
         for path in DASHBOARDS
         for row in json.loads(path.read_text())["panels"]
         for panel in [row, *row.get("panels", [])]
@@ -88,6 +103,35 @@ def test_dashboards_and_rules_ask_for_metrics_that_there_are() -> None:
     for place, _, expression in [*panels(), *((r.get("alert", r.get("record")), "", r["expr"]) for r in rules())]:
         for name in re.findall(r"firn[_:][a-z0-9_:]+", expression):
             assert name in known, f"{place}: {name}"
+
+
+def test_dashboards_and_rules_ask_by_labels_that_there_are() -> None:
+    """A label that a metric does not have gives an empty panel, or an alert that never fires, and no error."""
+    labels = {name: set(filter(None, told.split(", "))) for name, _, told, _ in metric_rows()}
+    described = [*legends(), *((rule.get("alert", rule.get("record")), rule["expr"], "") for rule in rules())]
+    for place, expression, legend in described:
+        known = set(OF_PROMETHEUS)
+        for name, matchers in re.findall(r"\b(firn_[a-z0-9_]+)(?:\{([^}]*)\})?", expression):
+            family = name if name in labels else re.sub(r"_(?:bucket|sum|count)$", "", name)
+            of_metric = labels[family] | OF_PROMETHEUS
+            assert set(re.findall(r"(\w+)\s*[!=]~?\"", matchers)) <= of_metric, f"{place}: {name}"
+            known |= of_metric
+        grouped = {label for by in re.findall(r"\bby \(([^)]*)\)", expression) for label in by.split(", ")}
+        assert grouped <= known, f"{place}: {expression}"
+        if "firn:" not in expression:
+            assert set(re.findall(r"\{\{(\w+)\}\}", legend)) <= known, f"{place}: {legend}"
+
+
+def test_alerts_speak_of_labels_that_their_series_have() -> None:
+    """A label that was summed away is empty in the alert's text."""
+    for alert in alerts():
+        expression = alert["expr"]
+        spoken = set(re.findall(r"\$labels\.(\w+)", json.dumps(alert["annotations"])))
+        grouped = {label for by in re.findall(r"\bby \(([^)]*)\)", expression) for label in by.split(", ")}
+        if grouped or re.match(r"(sum|max|min|count|vector|absent)\(", expression):
+            assert spoken <= grouped, alert["alert"]
+        else:
+            assert spoken <= {"instance"}, alert["alert"]
 
 
 def test_every_alert_has_a_runbook_that_says_what_to_do() -> None:
