@@ -11,9 +11,10 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import sys
 import threading
 import time
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterator, Mapping
 
 import msgspec
 
@@ -51,23 +52,25 @@ class _Service:
         """All threads wait for the next request: the one that gets it writes the files itself, without a hand-over."""
         decoder = msgspec.msgpack.Decoder(Request)
         # A daemon that is killed with replies unread resets the connection.
-        with contextlib.suppress(ConnectionError):
+        with contextlib.suppress(ConnectionError), _whole_or_not_at_all():
             while message := self._connection.recv(MESSAGE_BYTES_MAX):
-                request = decoder.decode(message)
-                reply = self._write(request)
-                announced = [
-                    (self._begun.announce(one.then), normalize(request.locations[one.file]), one.stretches)
-                    for one in request.continued
-                    if one.then is not None and reply.error is None
-                ]
-                self._connection.send(msgspec.msgpack.encode(reply))
-                time.sleep(SWAP_S)
-                if reply.error is None:
-                    self._restock(request)
-                for file, path, stretches in announced:
-                    file.begin(path, stretches)
-                for number in request.given_up:
-                    self._begun.drop(number)
+                self._serve(decoder.decode(message))
+
+    def _serve(self, request: Request) -> None:
+        reply = self._write(request)
+        announced = [
+            (self._begun.announce(one.then), normalize(request.locations[one.file]), one.stretches)
+            for one in request.continued
+            if one.then is not None and reply.error is None
+        ]
+        self._connection.send(msgspec.msgpack.encode(reply))
+        time.sleep(SWAP_S)
+        if reply.error is None:
+            self._restock(request)
+        for file, path, stretches in announced:
+            file.begin(path, stretches)
+        for number in request.given_up:
+            self._begun.drop(number)
 
     def _restock(self, request: Request) -> None:
         """Make files for a request like this one: all but those that are begun for it."""
@@ -117,6 +120,19 @@ class _Service:
             files.append((location, data if descriptor is None else Rest(descriptor, data, places.get(file, ()))))
             start += size
         self._files.create_all(files)
+
+
+@contextlib.contextmanager
+def _whole_or_not_at_all() -> Iterator[None]:
+    """End the process where a thread fails: whoever waits for it is told so, and the next write starts another."""
+    try:
+        yield
+    except ConnectionError:
+        raise
+    except Exception as error:  # noqa: BLE001 - a request that nobody understands, for one: of another version's files
+        sys.stderr.write(f"the process that writes files ends: {type(error).__name__}: {error}\n")
+        sys.stderr.flush()
+        os._exit(1)
 
 
 def _folder_of(request: Request, file: int) -> str:

@@ -216,3 +216,44 @@ async def test_the_process_ends_quietly_after_a_write_that_failed(tmp_path, capf
         process = writes._companion._process
     assert process is not None
     assert (process.returncode, capfd.readouterr().err) == (0, "")
+
+
+async def test_a_request_that_the_process_does_not_understand_is_answered_by_its_end(tmp_path, monkeypatch):
+    """Its files may have been replaced since the daemon started: nobody must wait for ever."""
+    monkeypatch.setattr("firn.storage.file_writes.Request", lambda *said: Request("another version", *said[1:]))
+    async with process_writes(LocalFiles()) as writes:
+        with pytest.raises(Unavailable, match="ended"):
+            await asyncio.wait_for(writes.create_all([(f"{tmp_path}/a", b"1")]), 10)
+        monkeypatch.undo()
+        await asyncio.wait_for(writes.create_all([(f"{tmp_path}/b", b"2")]), 10)
+    assert (tmp_path / "b").read_bytes() == b"2"
+
+
+async def test_what_goes_wrong_beside_the_writes_leaves_no_write_without_an_answer(tmp_path, monkeypatch, capfd):
+    """What is made ready for the next batch costs at most a process."""
+    (tmp_path / "broken_writer.py").write_text("""
+from firn.storage import file_writing_program, spare_files
+def restock(self, folders):
+    raise RuntimeError("cannot think of any")
+spare_files.SpareFiles.restock = restock
+file_writing_program.main()
+""")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    monkeypatch.setattr("firn.storage.file_writes.PROGRAM", "broken_writer")
+    async with process_writes(LocalFiles()) as writes:
+        await writes.create_all([(f"{tmp_path}/0", b"1")])
+        first = process_of(writes)
+        both = [writes.create_all([(f"{tmp_path}/{name}", b"1")]) for name in ("1", "2")]
+        for answer in await asyncio.wait_for(asyncio.gather(*both, return_exceptions=True), 10):
+            assert answer is None or isinstance(answer, Unavailable)
+        for _ in range(500):
+            if not writes._companion.runs:
+                break
+            await asyncio.sleep(0.01)
+        await writes.create_all([(f"{tmp_path}/3", b"3")])
+        assert process_of(writes) != first
+    assert (tmp_path / "0").read_bytes() == b"1"
+    assert (tmp_path / "3").read_bytes() == b"3"
+    said = capfd.readouterr().err
+    assert "the process that writes files ends: RuntimeError: cannot think of any" in said
+    assert "Traceback" not in said

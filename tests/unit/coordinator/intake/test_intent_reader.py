@@ -240,6 +240,22 @@ async def test_what_is_in_the_table_does_not_depend_on_who_read_it(format_versio
         pytest.param("connection.send(e((999, None)))", id="unknown-number"),
         pytest.param("memory[p.start] = 0xC1; connection.send(e((p.number, 1)))", id="no-intents"),
         pytest.param("memory[p.start] = 0x90; connection.send(e((p.number, 1)))", id="too-few"),
+        pytest.param("connection.send(e((p.number, -1)))", id="less-than-nothing"),
+        pytest.param("connection.send(e((p.number, 2**62)))", id="more-than-there-is"),
+        pytest.param(
+            "deep = b'\\x91' + b'\\x94' + b'\\xc0' * 3 + b'\\x91' * 5000 + b'\\xc0';"
+            " memory[p.start : p.start + len(deep)] = deep; connection.send(e((p.number, len(deep))))",
+            id="bottomless",
+        ),
+        pytest.param(
+            "said = e([[{'operation': 'append'}, [], 'd']]); memory[p.start : p.start + len(said)] = said;"
+            " connection.send(e((p.number, len(said))))",
+            id="half-an-intent",
+        ),
+        pytest.param(
+            "memory[p.start : p.start + 5] = b'\\xdd' + b'\\xff' * 4; connection.send(e((p.number, 5)))",
+            id="four-billion-intents",
+        ),
     ],
 )
 async def test_a_process_of_another_version_is_ended_and_its_page_read_by_the_daemon(tmp_path, monkeypatch, said):
