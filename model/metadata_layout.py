@@ -15,7 +15,7 @@ from firn.model.metadata import TableMetadata
 from firn.model.metadata_changes import next_timestamp_ms
 from firn.model.partition_update import add_spec as spec_in_table
 from firn.model.partition_update import reassign_field_ids
-from firn.model.partitioning import PartitionSpec, check_spec
+from firn.model.partitioning import PartitionSpec, check_spec, is_named_like_another
 from firn.model.schema import Schema
 from firn.model.schema_rules import validate_schema
 from firn.model.sorting import SortOrder, add_order, check_order
@@ -48,11 +48,26 @@ def _same_schema(one: Schema, other: Schema) -> bool:
 
 
 def set_current_schema(metadata: TableMetadata, schema_id: int, *, now_ms: int) -> TableMetadata:
-    """The metadata with another of its schemas as the current one. `check_layout` says whether specs still fit."""
-    if metadata.schema_by_id(schema_id) is None:
+    """The metadata with another of its schemas as the current one. `check_layout` says whether specs still fit.
+
+    Raises InvalidMetadata for a schema that gives a column the name of a partition field, of whichever spec, that is
+    made of another: Java could not open the table.
+    """
+    schema = metadata.schema_by_id(schema_id)
+    if schema is None:
         raise NotFound(f"cannot set current schema to unknown schema: {schema_id}")
     if metadata.current_schema_id == schema_id:
         return metadata
+    before = metadata.schema_by_id(metadata.current_schema_id)
+    for spec in metadata.partition_specs:
+        for field in spec.fields:
+            was_so = before is not None and is_named_like_another(field, before)
+            if is_named_like_another(field, schema) and not was_so:
+                raise InvalidMetadata(
+                    f"a partition field of spec {spec.spec_id} is called {field.name!r}, and is not made of the column "
+                    "of that name: no engine could tell the two apart",
+                    where=f"schema.{field.name}",
+                )
     return replace(metadata, current_schema_id=schema_id, last_updated_ms=next_timestamp_ms(metadata, now_ms))
 
 

@@ -212,12 +212,19 @@ def check_spec(
         _check_redundancy(spec, where)
 
 
-def _check_name(field: PartitionField, schema: Schema, path: str) -> None:
-    """A partition named like a column that it is not made of would answer for that column in path-based readers."""
+def is_named_like_another(field: PartitionField, schema: Schema) -> bool:
+    """Whether the schema has a column of the field's name that is not its source, although it has that too.
+
+    Such a partition would answer for the column in path-based readers; Java does not open the table at all.
+    """
     column = schema.find_field(field.name)
     if column is None or column.field_id in field.source_ids:
-        return
-    if any(schema.field_by_id(source_id) is not None for source_id in field.source_ids):
+        return False
+    return any(schema.field_by_id(source_id) is not None for source_id in field.source_ids)
+
+
+def _check_name(field: PartitionField, schema: Schema, path: str) -> None:
+    if is_named_like_another(field, schema):
         raise InvalidMetadata(
             f"the schema has a column {field.name!r}, which is not the source of this field",
             where=f"{path}.name",

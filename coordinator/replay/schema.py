@@ -46,7 +46,10 @@ def update_schema(working: Working, intent: UpdateSchema) -> Applied:
         require_uncontested(working, metadata, base, intent, changes)
     evolved = _evolved(working, metadata, current, intent, changes)
     changed, schema_id = add_schema(metadata, evolved, now_ms=working.attempt.now_ms)
-    changed = set_current_schema(changed, schema_id, now_ms=working.attempt.now_ms)
+    try:
+        changed = set_current_schema(changed, schema_id, now_ms=working.attempt.now_ms)
+    except InvalidInput as error:
+        rules.INVALID_CHANGE.refuse(f"{error}: give the column another name", columns=_names(changes))
     try:
         check_layout(changed)
     except InvalidInput as error:

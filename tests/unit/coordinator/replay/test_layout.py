@@ -8,9 +8,10 @@ import msgspec
 import pytest
 
 from firn.model.operations.layout import UpdateSchema, UpdateSortOrder, UpdateSpec
+from firn.model.operations.tables import CreateOrReplaceTable, SeenTable
 from firn.model.outcome import Committed, Rejected
 from tests.unit.coordinator.replay.gathering import Gathering
-from tests.unit.coordinator.workbench import TABLE, Workbench, append, content_file, create, new_id
+from tests.unit.coordinator.workbench import SCHEMA, TABLE, Workbench, append, content_file, create, new_id
 
 BY_DAY = {"spec-id": 0, "fields": [{"source-id": 2, "field-id": 1000, "name": "ts_day", "transform": "day"}]}
 
@@ -168,3 +169,39 @@ async def test_a_v1_spec_keeps_removed_fields_as_void() -> None:
         outcomes = await bench.settle(spec(remove("ts_day")), spec(add("name")))
         assert all(isinstance(o, Committed) for o in outcomes), outcomes
         assert await fields(bench) == [("ts_day", "void", 1000), ("name", "identity", 1001)]
+
+
+@pytest.mark.parametrize("how", ["add", "rename", "reuse", "replace"])
+async def test_no_column_gets_the_name_of_a_partition_field_that_is_made_of_another(how: str) -> None:
+    """Java and Spark do not open such a table, whichever of its specs the field is of."""
+    bench = Workbench()
+    async with bench.daemon():
+        await bench.commit(create())
+        await bench.commit(spec(add("id", "bucket[4]"), add("name")))
+        await bench.commit(spec(remove("id_bucket_4"), base=1))
+        await bench.commit(spec(add("ts", "day"), base=2))
+        match how:
+            case "add":
+                intent: Any = schema({"action": "add-column", "name": "id_bucket_4", "type": "int"})
+            case "rename":
+                intent = schema(rename_column("ts", "id_bucket_4"))
+            case "reuse":
+                intent = schema(rename_column("name", "title"), {"action": "add-column", "name": "name", "type": "int"})
+            case _:
+                before = await bench.metadata()
+                columns = [*SCHEMA["fields"], {"id": 9, "name": "ts_day", "type": "date", "required": False}]
+                intent = CreateOrReplaceTable(
+                    intent_id=new_id(),
+                    table=TABLE,
+                    schema={**SCHEMA, "fields": columns},
+                    seen=SeenTable(
+                        uuid=before.table_uuid,
+                        schema_id=before.current_schema_id,
+                        last_column_id=before.last_column_id,
+                        last_partition_id=before.last_partition_id,
+                    ),
+                )
+        refused = await bench.refuse(intent)
+        await bench.commit(schema(rename_column("name", "title")))  # nobody takes that for the field called name
+        assert [one[0] for one in await fields(bench)] == ["name", "ts_day"]
+    assert refused.rule == ("invalid-table" if how == "replace" else "invalid-change")
