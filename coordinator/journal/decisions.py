@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from firn.coordinator.journal.decided_ids import ListedIds, timed_ids
+from firn.coordinator.journal.decided_ids import REFUSED_AHEAD_MS, ListedIds, timed_ids
 from firn.coordinator.journal.ids_ahead import IdsAhead
 from firn.coordinator.journal.landmarks import LANDMARKS_MAX, Landmarks, landmarks_of
 from firn.coordinator.journal.looked_back import LookedBack
@@ -223,12 +223,12 @@ class Decisions:
     def _newest_before(self, checkpoint: Checkpoint) -> int:
         """The latest time that an id can say which was decided before those that the checkpoint lists.
 
-        An older version did not note it: but all of them were queued no later than its own, and how far ahead of the
-        queue's clock the time in an id may be has a limit.
+        An older version did not note it: but all of them were queued no later than its own, and what says a time that is
+        much later was refused for it (`REFUSED_AHEAD_MS`).
         """
         if checkpoint.older_id_ms is not None:
             return checkpoint.older_id_ms
-        return checkpoint.newest_entry_ms + self._limits.clock_skew_minutes_max * 60_000
+        return checkpoint.newest_entry_ms + max(self._limits.clock_skew_minutes_max * 60_000, REFUSED_AHEAD_MS)
 
     def make_small(self) -> None:
         """Keep no more ids than intents of one time may have: a repeat of an older one is found by reading."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from firn.coordinator.journal.decided_ids import REFUSED_AHEAD_MS
 from firn.model.effects import effects_on
 from firn.model.identifiers import intent_id_ms
 from firn.model.journal import Decided, Segment
@@ -18,9 +19,6 @@ SEGMENTS_MAX: Final = 20_000
 
 SLACK_MS: Final = 10 * 60_000
 """How far the clocks of daemons may be apart."""
-
-REFUSED_AHEAD_MS: Final = 24 * 3_600_000
-"""How far ahead the clock of an intent that was refused may have been, as by a wrong time zone."""
 
 
 def find_decision(
@@ -45,7 +43,8 @@ def find_decision(
         if segment.batch.timestamp_ms < earliest_ms:
             return None
         if segment.checkpoint is not None:
-            return _by_checkpoints(journal, segment, intent_id, earliest_ms=made_ms - skew_ms - SLACK_MS)
+            before_ms = made_ms - max(skew_ms, REFUSED_AHEAD_MS) - SLACK_MS
+            return _by_checkpoints(journal, segment, intent_id, earliest_ms=before_ms)
         location = segment.batch.previous_segment
     return None
 
