@@ -223,8 +223,8 @@ class Decisions:
     def _newest_before(self, checkpoint: Checkpoint) -> int:
         """The latest time that an id can say which was decided before those that the checkpoint lists.
 
-        An older version did not note it: but all of them were queued no later than its own, and what says a time that is
-        much later was refused for it (`REFUSED_AHEAD_MS`).
+        An older version did not note it: but all of them were queued no later than its own, and what says a much later
+        time was refused for it (`REFUSED_AHEAD_MS`).
         """
         if checkpoint.older_id_ms is not None:
             return checkpoint.older_id_ms
