@@ -111,6 +111,11 @@ class CompactionOutcome(msgspec.Struct, frozen=True, kw_only=True):
         """Whether no group failed, or has an unknown outcome, or has lost for good."""
         return all(group.status in {"committed", "needless", "reserved", "postponed"} for group in self.groups)
 
+    @property
+    def unknown(self) -> bool:
+        """Whether a group has an unknown outcome."""
+        return any(group.status == "unknown" for group in self.groups)
+
     def as_json(self) -> dict[str, Any]:
         """The outcome in types that JSON has."""
         return {

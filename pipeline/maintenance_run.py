@@ -18,7 +18,7 @@ import msgspec
 
 from firn.coordinator.client.answers import Answer, Unknown
 from firn.model.amounts import plural
-from firn.model.errors import FirnError
+from firn.model.errors import FirnError, Unavailable
 from firn.model.outcome import Rejected
 from firn.model.sharding import shard_of
 from firn.model.table_properties import MAINTAIN_ORPHANS_AGE_HOURS, MAINTAIN_ORPHANS_SEARCHED_MS
@@ -48,7 +48,8 @@ _REWRITES: Final[frozenset[Action]] = frozenset(
     {"compact", "rewrite-deletes", "remove-dangling-deletes", "rewrite-manifests"}
 )
 
-Status = Literal["done", "nothing", "failed", "yielded", "reserved"]
+Status = Literal["done", "nothing", "failed", "unknown", "yielded", "reserved"]
+"""``unknown``: a server did not answer; what was under way may have been done, or may still be."""
 
 
 class SparkWork(Protocol):
@@ -88,8 +89,8 @@ class TableRun(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
 
     @property
     def ok(self) -> bool:
-        """Whether no action failed."""
-        return self.skipped is None and all(one.status != "failed" for one in self.actions)
+        """Whether no action failed, or has no known end."""
+        return self.skipped is None and all(one.status not in {"failed", "unknown"} for one in self.actions)
 
 
 def plan_table(upkeep: Upkeep, table: str, *, now_ms: int | None = None) -> MaintenancePlan:
@@ -176,6 +177,8 @@ class _Run:
         began_s = time.monotonic()
         try:
             status, message = self._work[action]()
+        except Unavailable as error:
+            status, message = "unknown", str(error)
         except FirnError as error:
             status, message = "failed", str(error)
         return ActionDone(action=action, status=status, message=message, took_s=round(time.monotonic() - began_s, 3))
@@ -253,5 +256,5 @@ def _told(answer: Answer | None, message: str) -> tuple[Status, str]:
     if isinstance(answer, Rejected):
         return "failed", f"{answer.rule}: {answer.message}"
     if isinstance(answer, Unknown):
-        return "failed", f"{answer.reason}; it may still be committed ({answer.intent_id})"
+        return "unknown", f"{answer.reason}; it may still be committed ({answer.intent_id})"
     return "done", message

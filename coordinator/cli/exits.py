@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from firn.coordinator.cli.text import one_line
@@ -30,6 +31,11 @@ def exit_code_of(error: FirnError) -> int:
     if isinstance(error, Misconfigured | InvalidInput):
         return EXIT_USAGE
     return EXIT_UNAVAILABLE if isinstance(error, Unavailable) else EXIT_NO
+
+
+def worst_of(codes: Iterable[int]) -> int:
+    """The exit code of a command over several tables: a missing answer counts more than a no, and that than a yes."""
+    return max(codes, default=EXIT_OK)
 
 
 def complaint(error: BaseException) -> str:

@@ -118,6 +118,14 @@ class Reach:
         finally:
             await streams.close()
 
+    def require_redis(self) -> None:
+        """Raise Unavailable at once when Redis does not answer: a client of its own would wait for it to come back."""
+        self.run(self._asked_of_redis())
+
+    async def _asked_of_redis(self) -> None:
+        async with self.streams():
+            pass
+
     @functools.cached_property
     def files(self) -> FileStore:
         """The files of tables."""

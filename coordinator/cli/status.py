@@ -15,7 +15,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from firn.coordinator.cli.exits import EXIT_NO, EXIT_OK
+from firn.coordinator.cli.exits import EXIT_NO, EXIT_OK, EXIT_UNAVAILABLE
 from firn.coordinator.cli.following import until_interrupted
 from firn.coordinator.cli.output import Column, complain
 from firn.coordinator.cli.pausing import pause_text
@@ -43,7 +43,10 @@ PAUSE_COLUMNS: Final = (Column("PAUSED"), Column("SINCE"), Column("BY"), Column(
 @click.option("--all", "every", is_flag=True, help="Shards that have nothing waiting, too.")
 @reaching
 def status(reach: Reach, *, every: bool) -> int:
-    """Show daemons, shards and what waits. Exits with 1 when something is wrong, and says what."""
+    """Show daemons, shards and what waits. Exits with 1 when something is wrong, and says what.
+
+    With 3 when a server does not answer; without Redis it still shows what ZooKeeper tells.
+    """
     fleet = reach.run(_look(reach))
     if reach.output.as_json:
         reach.output.document(
@@ -64,6 +67,8 @@ def status(reach: Reach, *, every: bool) -> int:
         reach.output.grid(PAUSE_COLUMNS, (_pause_row(*item) for item in fleet.paused.items()), empty="")
     for trouble in fleet.troubles:
         complain(f"firn: {one_line(trouble)}")
+    if not _redis_told(fleet):
+        return EXIT_UNAVAILABLE
     return EXIT_NO if fleet.troubles else EXIT_OK
 
 

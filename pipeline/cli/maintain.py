@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import click
 
-from firn.coordinator.cli.exits import EXIT_NO, EXIT_OK
+from firn.coordinator.cli.exits import EXIT_NO, EXIT_OK, EXIT_UNAVAILABLE, exit_code_of, worst_of
 from firn.coordinator.cli.family import Family
 from firn.coordinator.cli.output import Column, complain
 from firn.coordinator.cli.reach import Reach, reaching
@@ -17,7 +17,7 @@ from firn.coordinator.cli.text import one_line, shown, span_of
 from firn.coordinator.client import Answer, Client
 from firn.coordinator.client.servers import Servers
 from firn.model.amounts import plural, size_text
-from firn.model.errors import FirnError, InvalidInput, Misconfigured
+from firn.model.errors import FirnError, InvalidInput, Misconfigured, UnknownOutcome
 from firn.pipeline.connection import Connection
 from firn.pipeline.maintenance_plan import NEEDS_SPARK, MaintenancePlan
 from firn.pipeline.maintenance_run import LAG_S_MAX, Status, TableRun, maintain, plan_table
@@ -25,6 +25,8 @@ from firn.pipeline.upkeep import Upkeep
 
 PLAN_COLUMNS: Final = (Column("TABLE"), Column("ACTION"), Column("DO"), Column("WHY", long=True))
 RUN_COLUMNS: Final = (Column("TABLE"), Column("ACTION"), Column("STATUS"), Column("TOOK"), Column("WHAT", long=True))
+
+_EXITS: Final[dict[Status, int]] = {"failed": EXIT_NO, "unknown": EXIT_UNAVAILABLE}
 
 _TABLES: Final = click.argument("tables", nargs=-1, metavar="[TABLE…]")
 _ALL: Final = click.option("--all", "every", is_flag=True, help="All tables.")
@@ -40,11 +42,14 @@ def maintain_group() -> None:
 @_ALL
 @reaching
 def plan(reach: Reach, *, tables: tuple[str, ...], every: bool) -> int:
-    """Look at tables and say what each needs, and why; change nothing."""
+    """Look at tables and say what each needs, and why; change nothing.
+
+    Exits with 1 when a table could not be read, with 3 when a server does not answer.
+    """
     upkeep = _upkeep(reach)
     plans, failed = _each(_names(upkeep, tables, every=every), lambda table: plan_table(upkeep, table))
     if reach.output.as_json:
-        reach.output.document({"plans": plans, "failed": failed})
+        reach.output.document({"plans": plans, "failed": _told(failed)})
     for one in plans:
         reach.output.say(_headline(one))
     rows = [
@@ -57,7 +62,7 @@ def plan(reach: Reach, *, tables: tuple[str, ...], every: bool) -> int:
     if rows or not failed:
         reach.output.grid(PLAN_COLUMNS, rows, empty="there are no tables")
     _complain_of(failed)
-    return EXIT_NO if failed else EXIT_OK
+    return worst_of(map(exit_code_of, failed.values()))
 
 
 @maintain_group.command(epilog="Example: firn maintain run --all --no-spark")
@@ -77,8 +82,13 @@ def run(
     reach: Reach, *, tables: tuple[str, ...], every: bool, master: str | None, settings: tuple[str, ...],
     no_spark: bool, lag_s_max: float,
 ) -> int:  # fmt: skip
-    """Do what the plan says, table by table, at low priority; give way when intents have to wait."""
+    """Do what the plan says, table by table, at low priority; give way when intents have to wait.
+
+    Exits with 1 when an action failed or a table could not be read, with 3 when a server does not answer or an outcome
+    is missing.
+    """
     upkeep = _upkeep(reach)
+    reach.require_redis()
     with ExitStack() as stack:
         spark = NoSpark() if no_spark else LateSpark(reach, stack, master=master, settings=settings)
 
@@ -89,20 +99,22 @@ def run(
 
         runs, failed = _each(_names(upkeep, tables, every=every), one)
     if reach.output.as_json:
-        reach.output.document({"tables": runs, "failed": failed})
+        reach.output.document({"tables": runs, "failed": _told(failed)})
     rows = [row for one in runs for row in _rows(one)]
     if rows or not failed:
         reach.output.grid(RUN_COLUMNS, rows, empty="there are no tables")
         reach.output.say()
     _complain_of(failed)
     worked = [action for one in runs for action in one.actions]
+    unknown = sum(a.status == "unknown" for a in worked)
     reach.output.say(
         f"{plural(len(runs), 'table')}: {plural(sum(a.status == 'done' for a in worked), 'action')} done, "
         f"{sum(a.status == 'failed' for a in worked)} failed, "
-        f"{sum(a.status in {'yielded', 'reserved'} for a in worked)} left for later"
+        + (f"{unknown} not known to have ended, " if unknown else "")
+        + f"{sum(a.status in {'yielded', 'reserved'} for a in worked)} left for later"
         + (f"; {plural(len(failed), 'table')} not worked on" if failed else "")
     )
-    return EXIT_NO if failed or any(a.status == "failed" for a in worked) else EXIT_OK
+    return worst_of([*map(exit_code_of, failed.values()), *(_EXITS.get(one.status, EXIT_OK) for one in worked)])
 
 
 class NoSpark:
@@ -133,7 +145,7 @@ class LateSpark:
         outcome = _loaded("firn.pipeline.compaction").compact(spark, table, connection=connection, go_on=go_on)
         told = f"{plural(outcome.files_before, 'file')} became {outcome.files_after:,}"
         if not outcome.ok:
-            raise FirnError(f"{told}; {outcome}")
+            raise (UnknownOutcome if outcome.unknown else FirnError)(f"{told}; {outcome}")
         if outcome.postponed:
             return "yielded", f"{told}; {plural(outcome.postponed, 'group')} left, because intents have to wait"
         return "done", told
@@ -182,14 +194,14 @@ def _names(upkeep: Upkeep, tables: tuple[str, ...], *, every: bool) -> list[str]
     return [one.table for one in upkeep.tables() if one.kind == "table"] if every else list(dict.fromkeys(tables))
 
 
-def _each(names: Iterable[str], work: Callable[[str], Any]) -> tuple[list[Any], dict[str, str]]:
+def _each(names: Iterable[str], work: Callable[[str], Any]) -> tuple[list[Any], dict[str, FirnError]]:
     """What comes of each table; one that cannot be read never stops another."""
-    found, failed = [], {}
+    found, failed = [], dict[str, FirnError]()
     for name in names:
         try:
             found.append(work(name))
         except FirnError as error:
-            failed[name] = str(error)
+            failed[name] = error
     return found, failed
 
 
@@ -210,6 +222,10 @@ def _rows(one: TableRun) -> list[tuple[object, ...]]:
     return [(one.table, a.action, a.status, span_of(a.took_s * 1000), a.message) for a in one.actions]
 
 
-def _complain_of(failed: dict[str, str]) -> None:
-    for table, why in failed.items():
+def _told(failed: dict[str, FirnError]) -> dict[str, str]:
+    return {table: str(error) for table, error in failed.items()}
+
+
+def _complain_of(failed: dict[str, FirnError]) -> None:
+    for table, why in _told(failed).items():
         complain(f"firn: {shown(table)}: {one_line(why)}")

@@ -6,7 +6,7 @@ from typing import Any, Final, cast
 
 import click
 
-from firn.coordinator.cli.exits import EXIT_NO, EXIT_OK
+from firn.coordinator.cli.exits import EXIT_NO, EXIT_OK, EXIT_UNAVAILABLE
 from firn.coordinator.cli.family import Family
 from firn.coordinator.cli.output import Column
 from firn.coordinator.cli.reach import Reach
@@ -104,7 +104,7 @@ def compact(
             rules=rules, connection=connection, progress=told,
         )  # fmt: skip
     _say(reach, outcome)
-    return EXIT_OK if outcome.ok else EXIT_NO
+    return EXIT_OK if outcome.ok else EXIT_UNAVAILABLE if outcome.unknown else EXIT_NO
 
 
 def _say(reach: Reach, found: Any) -> None:
@@ -135,7 +135,7 @@ def report_command(
     commits_view(reach, commits_table)  # before Spark is started for nothing
     queries = [("query", sql)] if sql else [(query.title, query.over(COMMITS_VIEW)) for query in QUERIES]
     found: dict[str, list[dict[str, Any]]] = {}
-    with session(reach, options, app="firn report") as (started, connection):
+    with session(reach, options, app="firn report", commits=False) as (started, connection):
         read(started, commits_table, connection=connection).createOrReplaceTempView(COMMITS_VIEW)
         for title, query in queries:
             with watching(started, title):

@@ -61,10 +61,17 @@ def connection_of(reach: Reach) -> Connection:
 
 
 @contextmanager
-def session(reach: Reach, options: SparkOptions, *, app: str) -> Iterator[tuple[SparkSession, Connection]]:
-    """A Spark session for one command. Raises Misconfigured for a missing Java, Unavailable for missing servers."""
+def session(
+    reach: Reach, options: SparkOptions, *, app: str, commits: bool = True
+) -> Iterator[tuple[SparkSession, Connection]]:
+    """A Spark session for one command, which `commits` or only reads.
+
+    Raises Misconfigured for a missing Java, Unavailable for missing servers.
+    """
     connection = connection_of(reach)
     reach.pointers()  # servers that do not answer are told before Spark takes seconds to start
+    if commits:
+        reach.require_redis()
     console = Console(stderr=True)
     with ExitStack() as stack:
         with console.status("starting Spark …") if console.is_terminal else nullcontext():

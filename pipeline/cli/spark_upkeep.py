@@ -37,7 +37,8 @@ _MORE_DETAILS: Final = {
 
 
 def upkeep_of(reach: Reach) -> Upkeep:
-    """Maintenance of what the command reaches, by its settings."""
+    """Maintenance of what the command reaches, by its settings. Raises Unavailable when Redis does not answer."""
+    reach.require_redis()
     client = connection_of(reach).client()
     return Upkeep(client=client, files=reach.files, session=reach.session, streams=reach.streams)
 

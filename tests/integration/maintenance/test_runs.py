@@ -14,6 +14,7 @@ from firn import data_files_from_parquet
 from firn.coordinator.cli.main import run as run_command
 from firn.model.content_file import content_file_of
 from firn.model.deletion_vector import DeletionVector
+from firn.model.errors import Unavailable
 from firn.pipeline.maintenance_plan import Action
 from firn.pipeline.maintenance_run import Status, TableRun, maintain, plan_table
 from firn.pipeline.orphan_files import HOUR_MS
@@ -119,6 +120,21 @@ def test_deletes_that_reach_nothing_any_more_go_without_spark(upkeep: Upkeep) ->
     assert dangling not in [file.file_path for file in live_files(upkeep.table(table).metadata, upkeep.files)]
     assert maintain(upkeep, table, spark=spark, leave_out=others).actions == ()
     check(upkeep, table)
+
+
+class Away(Spark):
+    """In the place of Spark's work, when a server goes away in the middle of it."""
+
+    def compact(self, table: str, *, go_on: Callable[[], bool]) -> tuple[Status, str]:
+        raise Unavailable("Redis does not answer")
+
+
+def test_an_action_whose_server_goes_away_has_no_known_end_and_the_others_go_on(upkeep: Upkeep) -> None:
+    run = maintain(upkeep, needy(upkeep), spark=Away())
+    ends = {one.action: (one.status, one.message) for one in run.actions}
+    assert not run.ok
+    assert ends["compact"] == ("unknown", "Redis does not answer")
+    assert ends["rewrite-manifests"][0] == "done"
 
 
 def test_one_run_a_table_at_a_time(upkeep: Upkeep) -> None:

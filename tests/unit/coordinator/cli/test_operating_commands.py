@@ -60,7 +60,7 @@ async def test_status_without_redis_says_what_zookeeper_tells() -> None:
         said = await bench.firn("status")
         told = await bench.firn("status", "--json")
         bench.redis.down = False
-    assert said.code == told.code == EXIT_NO
+    assert said.code == told.code == EXIT_UNAVAILABLE
     assert said.out.startswith("trouble: 1 daemon, 1 table or view, what waits is not known\n")
     assert "SHARD" not in said.out.partition("DAEMON")[2].partition("\n")[2], "nothing is known of a shard"
     assert said.err.startswith("firn: Redis at redis://")
