@@ -15,8 +15,8 @@ TimedId = tuple[int, str]
 """An intent's id behind the time that it says, in milliseconds since 1970."""
 
 REFUSED_AHEAD_MS: Final = 24 * 3_600_000
-"""How far ahead the clock of an intent that was refused for it may have been, as by a wrong time zone: for checkpoints of
-older versions, which do not say."""
+"""How far ahead the clock of an intent that was refused for it may have been, as by a wrong time zone: where the
+checkpoint of an older version does not say it."""
 
 _MASK: Final = (1 << 64) - 1
 
