@@ -153,7 +153,7 @@ class TableCommits:
                     limits=limits, written={} if plan is None else plan.written,
                     waiting=await self._waiting_behind(batch),
                 )  # fmt: skip
-                attempt = _attempt(batch_id, number, shop.wall_ms())
+                attempt = _attempt(batch_id, number, batch, now_ms=shop.wall_ms())
                 prepared = await self._prepared(plan, attempt, leases=leases, retried=retried)
                 if not prepared.parts:
                     self._publish_unjournaled(batch, prepared.outcomes)
@@ -450,7 +450,11 @@ async def run_here(work: Callable[..., T], *arguments: Any, **named: Any) -> T:
     return work(*arguments, **named)
 
 
-def _attempt(batch_id: str, number: int, now_ms: int) -> Attempt:
+def _attempt(batch_id: str, number: int, batch: Sequence[Pending], *, now_ms: int) -> Attempt:
     return Attempt(
-        batch=batch_id, token=uuid7(now_ms=now_ms, entropy=secrets.token_bytes(10)), number=number, now_ms=now_ms
+        batch=batch_id,
+        token=uuid7(now_ms=now_ms, entropy=secrets.token_bytes(10)),
+        number=number,
+        now_ms=now_ms,
+        queued_ms=max(pending.entry_ms for pending in batch),
     )

@@ -39,7 +39,7 @@ def expire_snapshots(working: Working, intent: ExpireSnapshots) -> Applied:
                 snapshot_ids=known,
                 keep_referenced=True,
             ),
-            now_ms=working.attempt.now_ms,
+            now_ms=working.attempt.expiry_ms,
             in_use=in_use,
             refs_in_use=refs_held(metadata, holds),
         )

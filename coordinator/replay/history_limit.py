@@ -61,14 +61,15 @@ def limit_history(working: Working) -> None:
     if metadata is None or working.change != "updated" or not working.snapshots:
         return
     now_ms, count_max = working.attempt.now_ms, _count_max(metadata)
-    aged_ms = now_ms - EXPIRE_SNAPSHOT_AGE_MS.sane(metadata.properties)
+    expiry_ms = working.attempt.expiry_ms
+    aged_ms = expiry_ms - EXPIRE_SNAPSHOT_AGE_MS.sane(metadata.properties)
     made_here = {draft.snapshot.snapshot_id: "made by the same commit" for draft in working.snapshots}
     retain_last = count_max or EXPIRE_SNAPSHOTS_MIN.sane(metadata.properties)
     try:
         expiry = plan_expiry(
             metadata,
             Criteria(older_than_ms=now_ms if count_max else aged_ms, retain_last=retain_last),
-            now_ms=now_ms,
+            now_ms=expiry_ms,
             in_use={
                 **_of_others(metadata),
                 **_staged(metadata, since_ms=aged_ms),
