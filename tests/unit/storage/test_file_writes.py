@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 from contextlib import asynccontextmanager
+from typing import Any
 
 import msgspec
 import pytest
@@ -220,7 +221,8 @@ async def test_the_process_ends_quietly_after_a_write_that_failed(tmp_path, capf
 
 async def test_a_request_that_the_process_does_not_understand_is_answered_by_its_end(tmp_path, monkeypatch):
     """Its files may have been replaced since the daemon started: nobody must wait for ever."""
-    monkeypatch.setattr("firn.storage.file_writes.Request", lambda *said: Request("another version", *said[1:]))
+    number: Any = "a number of another version"
+    monkeypatch.setattr("firn.storage.file_writes.Request", lambda _, *said: Request(number, *said))
     async with process_writes(LocalFiles()) as writes:
         with pytest.raises(Unavailable, match="ended"):
             await asyncio.wait_for(writes.create_all([(f"{tmp_path}/a", b"1")]), 10)
