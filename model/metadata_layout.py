@@ -15,7 +15,7 @@ from firn.model.metadata import TableMetadata
 from firn.model.metadata_changes import next_timestamp_ms
 from firn.model.partition_update import add_spec as spec_in_table
 from firn.model.partition_update import reassign_field_ids
-from firn.model.partitioning import PartitionSpec, check_spec, is_named_like_another
+from firn.model.partitioning import PartitionSpec, check_spec, misfit
 from firn.model.schema import Schema
 from firn.model.schema_rules import validate_schema
 from firn.model.sorting import SortOrder, add_order, check_order
@@ -50,8 +50,8 @@ def _same_schema(one: Schema, other: Schema) -> bool:
 def set_current_schema(metadata: TableMetadata, schema_id: int, *, now_ms: int) -> TableMetadata:
     """The metadata with another of its schemas as the current one. `check_layout` says whether specs still fit.
 
-    Raises InvalidMetadata for a schema that gives a column the name of a partition field, of whichever spec, that is
-    made of another: Java could not open the table.
+    Raises InvalidMetadata for a schema with which Java could not open the table, because of a partition field of
+    whichever spec: a column has its name that it is not made of, or its column is of a type that it cannot be made of.
     """
     schema = metadata.schema_by_id(schema_id)
     if schema is None:
@@ -61,13 +61,10 @@ def set_current_schema(metadata: TableMetadata, schema_id: int, *, now_ms: int) 
     before = metadata.schema_by_id(metadata.current_schema_id)
     for spec in metadata.partition_specs:
         for field in spec.fields:
-            was_so = before is not None and is_named_like_another(field, before)
-            if is_named_like_another(field, schema) and not was_so:
-                raise InvalidMetadata(
-                    f"a partition field of spec {spec.spec_id} is called {field.name!r}, and is not made of the column "
-                    "of that name: no engine could tell the two apart",
-                    where=f"schema.{field.name}",
-                )
+            reason = misfit(field, schema)
+            if reason is not None and (before is None or misfit(field, before) is None):
+                where = f"partition-specs[{spec.spec_id}].{field.name}"
+                raise InvalidMetadata(f"the schema does not fit this field: {reason}", where=where)
     return replace(metadata, current_schema_id=schema_id, last_updated_ms=next_timestamp_ms(metadata, now_ms))
 
 

@@ -212,10 +212,26 @@ def check_spec(
         _check_redundancy(spec, where)
 
 
-def is_named_like_another(field: PartitionField, schema: Schema) -> bool:
+def misfit(field: PartitionField, schema: Schema) -> str | None:
+    """What speaks against a table that has the field, in whichever of its specs, and the schema: Java does not open it.
+
+    None for a field whose source is gone: Java passes that over.
+    """
+    if _is_named_like_another(field, schema):
+        return f"{field.name!r} is the name of a column that the field is not made of"
+    sources = (schema.field_by_id(source_id) for source_id in field.source_ids)
+    wrong = next(
+        (one for one in sources if one is not None and not field.parsed_transform.can_transform(one.type)), None
+    )
+    return (
+        None if wrong is None else f"{field.transform} does not take columns like {wrong.name!r}, of type {wrong.type}"
+    )
+
+
+def _is_named_like_another(field: PartitionField, schema: Schema) -> bool:
     """Whether the schema has a column of the field's name that is not its source, although it has that too.
 
-    Such a partition would answer for the column in path-based readers; Java does not open the table at all.
+    Such a partition would answer for the column in path-based readers.
     """
     column = schema.find_field(field.name)
     if column is None or column.field_id in field.source_ids:
@@ -224,7 +240,7 @@ def is_named_like_another(field: PartitionField, schema: Schema) -> bool:
 
 
 def _check_name(field: PartitionField, schema: Schema, path: str) -> None:
-    if is_named_like_another(field, schema):
+    if _is_named_like_another(field, schema):
         raise InvalidMetadata(
             f"the schema has a column {field.name!r}, which is not the source of this field",
             where=f"{path}.name",

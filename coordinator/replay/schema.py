@@ -49,7 +49,7 @@ def update_schema(working: Working, intent: UpdateSchema) -> Applied:
     try:
         changed = set_current_schema(changed, schema_id, now_ms=working.attempt.now_ms)
     except InvalidInput as error:
-        rules.INVALID_CHANGE.refuse(f"{error}: give the column another name", columns=_names(changes))
+        rules.INVALID_CHANGE.refuse(f"{error}; no engine could open the table", columns=_names(changes))
     try:
         check_layout(changed)
     except InvalidInput as error:
