@@ -125,3 +125,29 @@ async def test_a_stream_that_is_cut_by_hand_loses_what_was_cut_and_stops_nothing
         await bench.commit(after)
         assert not daemon.lanes.all_under_way()
     assert await bench.live() == ["after", "under-way", "waiting"]
+
+
+@pytest.mark.parametrize("what", ["group", "stream"])
+async def test_a_group_or_a_stream_that_is_deleted_under_a_batch_costs_what_was_in_it_at_most(what: str) -> None:
+    held = Held()
+    bench = held.bench
+    under_way, waiting, after = append("under-way"), append("waiting"), append("after")
+    async with bench.daemon() as daemon:
+        await bench.commit(create())
+        before = await bench.commit(append("before"))
+        await held.under_way(under_way, waiting)
+        if what == "group":
+            bench.redis.lose_groups()
+        else:
+            del bench.redis.streams[STREAM]
+        await bench.send(after)
+        await asyncio.sleep(0.1)
+        held.go_on()
+        outcomes = [await bench.outcome(intent) for intent in (under_way, waiting, after)]
+        await held.is_empty(daemon)
+        assert daemon.health().ready
+    assert all(isinstance(outcome, Committed) for outcome in outcomes)
+    assert await bench.live() == ["after", "before", "under-way", "waiting"]
+    decided = [d.intent_id for segment in await bench.journal() for d in segment.decided]
+    assert len(decided) == len(set(decided)) == 5
+    assert before.intent_id in decided
