@@ -1,4 +1,5 @@
-"""Makes the dashboards in ``grafana/dashboards/`` from the modules beside this one: ``make dashboards``.
+"""Makes the dashboards in ``grafana/dashboards/`` from the modules beside this one, and the alerts as an object of
+Kubernetes: ``make dashboards``.
 
 Four of them, each for one question: *Fleet* (is it healthy?), *Table* (why is my commit slow or refused?), *Conflicts*
 (who fights whom?), *Capacity* (what grows?).
@@ -6,6 +7,7 @@ Four of them, each for one question: *Fleet* (is it healthy?), *Table* (why is m
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 from typing import Final
 
@@ -19,9 +21,29 @@ FOLDER: Final = Path(__file__).parent / "dashboards"
 
 DASHBOARDS: Final = (fleet, table, conflicts, capacity)
 
+DEPLOY: Final = Path(__file__).parents[1] / "deploy"
+RULES: Final = DEPLOY / "prometheus" / "rules" / "firn.yml"
+RULE_OBJECT: Final = DEPLOY / "kubernetes" / "monitoring" / "prometheus-rule.yaml"
+
+RULE_HEAD: Final = """\
+# `make dashboards` makes it of deploy/prometheus/rules/firn.yml. A Prometheus that chooses its rules by a label
+# (ruleSelector, often `release`) wants that label here: add it in an overlay.
+apiVersion: monitoring.coreos.com/v1
+kind: PrometheusRule
+metadata:
+  name: firn
+spec:
+"""
+
+
+def rule_object() -> str:
+    """Recording rules and alerts for Prometheus' operator: the file that Prometheus reads itself, as an object."""
+    return RULE_HEAD + textwrap.indent(RULES.read_text(encoding="utf-8"), "  ")
+
 
 def main() -> None:
     """Write all of them."""
+    RULE_OBJECT.write_text(rule_object(), encoding="utf-8")
     FOLDER.mkdir(exist_ok=True)
     for described in DASHBOARDS:
         (FOLDER / f"{described.__name__}.json").write_text(built(described()), encoding="utf-8")

@@ -17,12 +17,13 @@ import pytest
 import yaml
 
 from firn.coordinator.config import load_settings
+from firn.coordinator.daemon import GIVE_UP_S
 from tests.deploy.servers import DEPLOY, secrets_in
 
 ROOT = DEPLOY.parent
 KUBERNETES = DEPLOY / "kubernetes"
 KUBERNETES_VERSION = "1.33"
-CUSTOM = {"ServiceMonitor", "Kustomization"}
+CUSTOM = {"ServiceMonitor", "PrometheusRule", "Kustomization"}
 """Kinds that Kubernetes itself has no schema for."""
 
 EXPOSURE_MAX = 2.0
@@ -152,6 +153,34 @@ def test_systemd_takes_the_unit_and_rates_it_safe(tmp_path: Path) -> None:
 def test_the_shipped_settings_are_settings(path: str) -> None:
     settings = load_settings(DEPLOY / path, environment={"FIRN_HTTP_TOKEN": "x"})
     assert settings.zookeeper.hosts.count(",") == 2
+
+
+@pytest.mark.parametrize(
+    "path", ["compose.yaml", "kubernetes/base/stateful-set.yaml", "systemd/firn.service", "docker/Dockerfile"]
+)
+def test_the_variables_that_daemons_are_started_with_are_settings(path: str, secrets: Path) -> None:
+    """firn refuses a variable that it does not know; here before anything is deployed."""
+    names = set(re.findall(r"\bFIRN_[A-Z_]+", (DEPLOY / path).read_text())) - {"FIRN_CONFIG"}
+    environment = {
+        name: str(secrets / name.removeprefix("FIRN_").removesuffix("_FILE").lower().replace("_", "-"))
+        if name.endswith("_FILE")
+        else "firn-a"
+        for name in names
+    }
+    load_settings(environment=environment)
+
+
+def test_a_daemon_has_time_to_drain_before_it_is_killed() -> None:
+    """It drains for so long, then gives everything up, and closes its connections."""
+    least_s = load_settings(DEPLOY / "firn.toml", environment={"FIRN_HTTP_TOKEN": "x"}).daemon.drain_s + GIVE_UP_S
+    pod = yaml.safe_load((KUBERNETES / "base" / "stateful-set.yaml").read_text())["spec"]["template"]["spec"]
+    unit = (DEPLOY / "systemd" / "firn.service").read_text()
+    given = {
+        "compose": float(compose()["services"]["firn-a"]["stop_grace_period"].removesuffix("s")),
+        "kubernetes": float(pod["terminationGracePeriodSeconds"]),
+        "systemd": float(re.findall(r"^TimeoutStopSec=(\d+)$", unit, re.MULTILINE)[0]),
+    }
+    assert {name: given_s for name, given_s in given.items() if given_s < least_s + 3} == {}
 
 
 def test_secrets_are_random_kept_and_closed_to_others(tmp_path: Path) -> None:

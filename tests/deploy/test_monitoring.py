@@ -97,6 +97,12 @@ def test_the_dashboards_are_what_the_code_makes(described: Any) -> None:
     assert (generate.FOLDER / f"{described.__name__}.json").read_text() == built(described())
 
 
+def test_kubernetes_has_the_same_rules() -> None:
+    """`make dashboards` after every change of a rule."""
+    assert generate.RULE_OBJECT.read_text() == generate.rule_object()
+    assert yaml.safe_load(generate.RULE_OBJECT.read_text())["spec"] == yaml.safe_load(RULES.read_text())
+
+
 def test_dashboards_and_rules_ask_for_metrics_that_there_are() -> None:
     recorded = {rule["record"] for rule in rules() if "record" in rule}
     known = metric_names() | recorded
