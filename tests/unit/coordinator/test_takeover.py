@@ -312,3 +312,24 @@ async def test_what_a_lane_that_died_held_is_taken_up_at_once() -> None:
         outcomes = [await bench.outcome(intent, timeout_s=SOON_S) for intent in intents]
     assert all(isinstance(outcome, Committed) for outcome in outcomes)
     assert not any(daemon.lanes._under_way.values())
+
+
+async def test_a_daemon_that_comes_back_while_another_has_its_id_takes_nothing_and_loses_nothing() -> None:
+    """Stopped past its session and replaced under its name; it comes back, and has its part again when that ends."""
+    bench = Workbench(shards=2)
+    names = [f"f{number}" for number in range(8)]
+    async with bench.daemon("a") as zombie:
+        await bench.commit(create())
+        bench.zookeeper.expire(bench.sessions["a"], told=False)
+        async with bench.daemon("a") as replacement:
+            for name in names[:4]:
+                await bench.commit(append(name))
+                await asyncio.sleep(0.2)
+            assert zombie.ownership.owned() == []
+            assert replacement.ownership.owned() == [0, 1]
+        for name in names[4:]:
+            await bench.commit(append(name))
+        assert zombie.ownership.owned() == [0, 1]
+    assert await bench.live() == names
+    decided = [decided.intent_id for segment in await bench.journal() for decided in segment.decided]
+    assert len(decided) == len(set(decided)) == 9
