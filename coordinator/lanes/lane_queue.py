@@ -124,6 +124,8 @@ class LaneQueue:
         self._count = 0
         self._bytes = 0
         self._parked: list[Pending] = []
+        self._parked_writers: set[str] = set()
+        """Streaming writers of whom an epoch is parked."""
 
     def __len__(self) -> int:
         """What may go into a batch: those that are parked do not count."""
@@ -150,7 +152,7 @@ class LaneQueue:
 
     def put(self, pending: Pending) -> None:
         """Queue an intent behind the others of its priority."""
-        if self._parked and _epochs_of(pending) in self._parked_writers():
+        if self._parked_writers and _epochs_of(pending) in self._parked_writers:
             self._parked.append(pending)
             return
         alone = is_alone(pending.decoded.intent)
@@ -171,28 +173,25 @@ class LaneQueue:
     def park(self, pendings: Sequence[Pending]) -> None:
         """Set intents that were in a batch aside until `unpark`, with the later epochs of their streaming writers."""
         self._parked.extend(pendings)
-        writers = self._parked_writers()
-        if not writers:
+        self._parked_writers.update(writer for one in pendings if (writer := _epochs_of(one)) is not None)
+        if not self._parked_writers:
             return
         for stretch in self._stretches:
             for line in (stretch.ingest, stretch.maintenance):
-                for place in line.of_writers(writers):
+                for place in line.of_writers(self._parked_writers):
                     self._parked.append(self._remove(place))
 
     def unpark(self) -> None:
         """Queue what was parked again, before all others."""
-        parked, self._parked = self._parked, []
+        parked, self._parked, self._parked_writers = self._parked, [], set()
         self.put_back(parked)
-
-    def _parked_writers(self) -> frozenset[str]:
-        return frozenset(writer for pending in self._parked if (writer := _epochs_of(pending)) is not None)
 
     def clear(self) -> list[Pending]:
         """Take everything out."""
         left = list(self)
         self._stretches.clear()
         self._deadlines.clear()
-        self._parked = []
+        self._parked, self._parked_writers = [], set()
         self._count = self._bytes = 0
         return left
 

@@ -27,8 +27,6 @@ from tests.unit.coordinator.workbench import TABLE, Workbench, append, create, n
 OLD = 30
 """Commits of which memory knows the last few."""
 
-LIMITS = Limits(dedupe_intents_max=8)
-
 
 class Damaged(MemoryFiles):
     """A store that counts what is read of it, one of whose files may be damaged, gone or not given for a while."""
@@ -74,9 +72,9 @@ def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 class Past:
     """A table with a past, in a store of which parts can be damaged."""
 
-    def __init__(self) -> None:
+    def __init__(self, **limits: int) -> None:
         self.files = Damaged()
-        self.bench = Workbench(files=self.files, limits=LIMITS)
+        self.bench = Workbench(files=self.files, limits=Limits(dedupe_intents_max=8, **limits))
         self.began_ms = wall_clock_ms() - 3_600_000
         self.intents: list[Intent] = []
         self.outcomes: list[Committed] = []
@@ -299,6 +297,24 @@ async def test_where_the_newest_of_the_journal_is_damaged_only_what_is_new_is_re
         assert await bench.outcome(last) == past.outcomes[-1]
         await bench.commit(append("y"))
     assert await bench.live() == sorted([*past.names, "y"])
+
+
+async def test_where_more_wait_than_a_lane_holds_their_table_waits_and_no_other() -> None:
+    past = Past(lane_intents_max=4)
+    bench, files = past.bench, past.files
+    async with bench.daemon("a") as daemon:
+        await past.make()
+        await bench.commit(create("db.other"))
+        late = [append(f"late{number}", intent_id=past.id_of(5)) for number in range(6)]
+        x = append("x")
+        with files.without(await past.place_of(9, checkpoint=True), "gone"):
+            await bench.send(*late)
+            await until(lambda: "4 intents" in daemon.lanes.stalled.get(TABLE, ""))
+            await bench.send(x)
+            await bench.commit(append("y", table="db.other"))
+            await asyncio.sleep(0.2)
+            assert await past.is_open(*late, x)
+        assert await past.are_committed(*late, x)
 
 
 def test_a_segment_that_cannot_be_read_is_asked_for_once_until_it_is_looked_at_again() -> None:
