@@ -47,7 +47,7 @@ def replace(working: Working, intent: Replace) -> Applied:
     rewritten = entries_of(working, intent.branch, intent.removed_data_files)
     came, positions = WindowDeletes(working, since), DeletedPositions(working)
     require_no_rows_deleted(working, positions, came, rewritten, base=base)
-    require_no_more_rows(intent, rewritten, added)
+    require_no_more_rows(intent, index, rewritten, added)
     require_kept_age(working, intent, rewritten, added_deletes, [e for k in removed_deletes if (e := _entry(index, k))])
     require_same_reach(working, intent, since, came, rewritten=rewritten, added=added, removed_deletes=removed_deletes)
     require_deletes_fit(working, intent, added_deletes, removed_deletes, came=came, positions=positions)
@@ -66,13 +66,21 @@ def _entry(index: LiveDeletes, key: DeleteKey) -> ManifestEntry | None:
     return None if live is None else live.entry
 
 
-def require_no_more_rows(intent: Replace, rewritten: Sequence[ManifestEntry], added: Sequence[DataFile]) -> None:
-    """Refuse a rewrite that adds more rows than it removes. Prevents: rows doubled by a compaction."""
+def require_no_more_rows(
+    intent: Replace, index: LiveDeletes, rewritten: Sequence[ManifestEntry], added: Sequence[DataFile]
+) -> None:
+    """Refuse a rewrite that adds more rows than it removes, not counting those that deletion vectors have deleted.
+
+    Prevents: rows doubled by a compaction; deleted rows coming back, because it has not applied the vectors of its
+    base, or of an earlier member of its transaction.
+    """
     removed_rows = sum(entry.data_file.record_count for entry in rewritten)
+    deleted = sum(one.file.record_count for entry in rewritten for one in index.vectors_of(entry.data_file.file_path))
     added_rows = sum(file.record_count for file in added)
-    if added_rows > removed_rows:
+    if added_rows > removed_rows - deleted:
+        but = f", {deleted:,} of them deleted by deletion vectors" if deleted else ""
         rules.MORE_ROWS.refuse(
-            f"a rewrite keeps rows, but {added_rows:,} come where {removed_rows:,} go",
+            f"a rewrite keeps rows, but {added_rows:,} come where {removed_rows:,} go{but}",
             base=intent.base_snapshot_id,
         )
 

@@ -216,7 +216,9 @@ MISSING_FILE: Final = _rule(
 UNKNOWN_BASE: Final = _rule(
     "unknown-base", "replan", "What happened since the intent was planned cannot be validated, and is ignored."
 )
-MORE_ROWS: Final = _rule("more-rows", "fix", "A compaction doubles rows.")
+MORE_ROWS: Final = _rule(
+    "more-rows", "fix", "A compaction doubles rows, or brings back those that deletion vectors had deleted."
+)
 NEW_DELETES: Final = _rule("new-deletes", "replan", "Rows come back that were deleted after a rewrite read them.")
 
 # What came meanwhile.

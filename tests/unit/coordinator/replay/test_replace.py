@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from firn.model.intent import Replace
+from firn.model.operations.transaction import Transaction
 from firn.model.operations.upkeep import ExpireSnapshots, UpgradeFormat
 from tests.unit.coordinator.replay.real_rows import RealRows, field_is, paths, ref
 from tests.unit.coordinator.workbench import TABLE, Workbench, new_id
@@ -29,6 +31,33 @@ async def test_a_rewrite_of_a_file_with_its_vector() -> None:
     assert snapshot.operation == "replace"
     assert await table.ids() == list(range(1, 10))
     assert await table.unsound() == ()
+
+
+@pytest.mark.parametrize("together", [False, True])
+async def test_a_rewrite_that_has_not_applied_vectors_is_refused(together: bool) -> None:
+    """Neither those of its base, nor, in a transaction, those of a member before it: the rows would come back."""
+    bench = Workbench()
+    async with bench.daemon():
+        table = await RealRows.create(bench)
+        file, other = table.data(*TEN), table.data((20, "eu"))
+        base = await table.commit(table.append(file, other))
+        delta = table.delta(base, table.vector(file, 0, 1))
+        if not together:
+            base = await table.commit(delta)
+
+        def rewrite(*rows: tuple[int, str]) -> Any:
+            intent = table.replace(base, [file, other], [table.data(*rows, (20, "eu"))])
+            if not together:
+                return intent
+            members = tuple(msgspec.structs.replace(one, intent_id=intent.intent_id) for one in (delta, intent))
+            return Transaction(intent_id=intent.intent_id, table=TABLE, members=members)
+
+        lost = await table.refused(rewrite(*TEN[1:]))
+        await table.committed(rewrite(*TEN[2:]))
+        assert await table.unsound() == ()
+    assert lost.rule == "more-rows"
+    assert "10 come where 11 go, 2 of them deleted" in lost.message
+    assert await table.ids() == [*range(2, 10), 20]
 
 
 async def test_small_vectors_are_rewritten_into_one_file() -> None:
