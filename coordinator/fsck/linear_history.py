@@ -84,10 +84,14 @@ def _version_follows(version: Version, versions: Mapping[str, Version]) -> Itera
 
 
 def _snapshots_follow(version: Version, before: Version) -> Iterator[Finding]:
-    """Sequence numbers go up by one with each snapshot, and times with them (v1 has no numbers)."""
+    """Sequence numbers go up by one with each snapshot, and times with them (v1 has no numbers).
+
+    Of a version that upgrades v1 the first snapshots may have been made before the upgrade.
+    """
     last, at_ms = before.last_sequence_number, 0
     for snapshot in version.new_snapshots:
-        if version.format_version > 1 and snapshot.sequence_number != last + 1:
+        of_v1 = before.format_version == 1 and snapshot.sequence_number == last == 0
+        if version.format_version > 1 and snapshot.sequence_number != last + 1 and not of_v1:
             yield _finding(
                 version.location,
                 f"snapshot {snapshot.snapshot_id} has sequence number {snapshot.sequence_number} after {last}",

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from firn.coordinator.fsck.run import check_table
 from firn.model.intent import DropTable
 from firn.model.operations.upkeep import SetLocation, UpdateProperties, UpgradeFormat
 from firn.model.outcome import Committed, Rejected
@@ -176,6 +177,9 @@ async def test_a_table_is_upgraded_between_appends_of_one_batch(start: int, to: 
         assert len({o.batch for o in outcomes}) == 1
         again = await bench.commit(append("e"))
         metadata = await bench.metadata()
+        versioned = await Pointers(bench.zookeeper.connect()).read(TABLE)
+        found = check_table(versioned.pointer, files=bench.files, limits=bench.limits).findings
+    assert [one.message for one in found if one.invariant != "nothing-missing"] == []  # files are names here
     assert metadata.format_version == to
     assert outcomes[1].details == {"format-version": to}
     assert await bench.live() == ["blocker", "c", "d", "e"]
