@@ -15,9 +15,9 @@ from firn.coordinator.cli.family import Family
 from firn.coordinator.cli.operating import MAKE, given, metadata_of, operating, ref_of_table, snapshot_named
 from firn.coordinator.cli.output import Column
 from firn.coordinator.cli.reach import Reach, reaching
-from firn.coordinator.cli.text import shown, span_of, time_of
+from firn.coordinator.cli.table_views import retention_of
+from firn.coordinator.cli.text import shown, time_of
 from firn.coordinator.cli.times import Span
-from firn.model.amounts import plural
 from firn.model.ancestry import ancestors_of
 from firn.model.intent import Intent
 from firn.model.metadata import TableMetadata
@@ -71,14 +71,9 @@ def _list(reach: Reach, table: str, kind: RefType) -> None:
 
 def _row(metadata: TableMetadata, name: str, ref: SnapshotRef) -> tuple[object, ...]:
     snapshot = metadata.snapshot_by_id(ref.snapshot_id)
-    kept = (
-        [f"at least {plural(ref.min_snapshots_to_keep, 'snapshot')}"] if ref.min_snapshots_to_keep is not None else []
-    )
-    kept += [f"snapshots for {span_of(ref.max_snapshot_age_ms)}"] if ref.max_snapshot_age_ms is not None else []
-    kept += [f"itself for {span_of(ref.max_ref_age_ms)}"] if ref.max_ref_age_ms is not None else []
     depth = sum(1 for _ in ancestors_of(metadata, ref.snapshot_id)) if ref.type == "branch" else 1
     when = "-" if snapshot is None else time_of(snapshot.timestamp_ms)
-    return name, ref.snapshot_id, when, depth, ", ".join(kept) or "as the table says"
+    return name, ref.snapshot_id, when, depth, retention_of(ref)
 
 
 @branch.command("list")

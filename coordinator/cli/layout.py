@@ -21,7 +21,7 @@ def sort_order() -> None:
     """The order that writers are asked for: set, clear."""
 
 
-@partition.command(epilog='Example: firn partition add db.events "day(ts)" "bucket(16, customer_id) as customer"')
+@partition.command(epilog='Example: firn partition add db.events region "bucket(16, customer_id) as customer"')
 @click.argument("table")
 @click.argument("fields", nargs=-1, required=True, metavar="TEXT…")
 @operating

@@ -85,6 +85,8 @@ def _text(value: Any) -> str:
         return ", ".join(_text(one) for one in value)
     if isinstance(value, dict):
         return ", ".join(f"{key} {_text(one)}" for key, one in value.items())
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     return str(value)
 
 

@@ -8,15 +8,15 @@ from typing import Any, Final
 import msgspec
 
 from firn.coordinator.cli.output import Column
-from firn.coordinator.cli.text import time_of
+from firn.coordinator.cli.text import span_of, time_of
 from firn.coordinator.tables.table_reader import TableReader
-from firn.model.amounts import size_text
+from firn.model.amounts import plural, size_text
 from firn.model.errors import CorruptFile
 from firn.model.metadata import TableMetadata
 from firn.model.partition_path import partition_path
 from firn.model.partitioning import PartitionSpec, spec_to_json
 from firn.model.schema import Schema, schema_to_json
-from firn.model.snapshot import ref_to_json, snapshot_to_json
+from firn.model.snapshot import SnapshotRef, ref_to_json, snapshot_to_json
 from firn.model.sorting import SortOrder, order_to_json
 from firn.storage.pointers import Pointer
 
@@ -147,11 +147,17 @@ def schema_rows(schema: Schema) -> list[tuple[object, ...]]:
 
 
 def _refs_grid(metadata: TableMetadata) -> Grid:
-    rows = []
-    for name, ref in metadata.refs.items():
-        kept = {key: value for key, value in ref_to_json(ref).items() if key not in {"snapshot-id", "type"}}
-        rows.append((name, ref.type, ref.snapshot_id, ", ".join(f"{key} {value}" for key, value in kept.items())))
+    rows = [(name, ref.type, ref.snapshot_id, retention_of(ref)) for name, ref in metadata.refs.items()]
     return Grid(REF_COLUMNS, rows, "")
+
+
+def retention_of(ref: SnapshotRef) -> str:
+    """How long a branch or tag is kept, and how much of a branch."""
+    least, age_ms, ref_age_ms = ref.min_snapshots_to_keep, ref.max_snapshot_age_ms, ref.max_ref_age_ms
+    kept = [] if least is None else [f"at least {plural(least, 'snapshot')}"]
+    kept += [] if age_ms is None else [f"snapshots for {span_of(age_ms)}"]
+    kept += [] if ref_age_ms is None else [f"itself for {span_of(ref_age_ms)}"]
+    return ", ".join(kept) or "as the table says"
 
 
 def _spec_lines(spec: PartitionSpec, schema: Schema) -> list[str]:

@@ -18,8 +18,9 @@ HEAD = """\
 # Configuration
 
 `firn.toml` (or the file that `--config` or `FIRN_CONFIG` names) has a section for each of these. In the environment,
-`FIRN_<SECTION>_<NAME>` goes before it, and `FIRN_<SECTION>_<NAME>_FILE` names a file that holds the value. `firn config
-show` prints what is in force, `firn config check` what is wrong and where. Generated from the code, compared by a test.
+`FIRN_<SECTION>_<NAME>` goes before it, and `FIRN_<SECTION>_<NAME>_FILE` names a file that holds the value;
+`FIRN_ZOOKEEPER` is short for `FIRN_ZOOKEEPER_HOSTS`, `FIRN_WAREHOUSE` for `FIRN_WAREHOUSE_LOCATION`. `firn config show`
+prints what is in force, `firn config check` what is wrong and where. Generated from the code, compared by a test.
 
 ```toml
 [redis]

@@ -68,6 +68,8 @@ async def test_branches_and_tags() -> None:
         listed = json.loads((await bench.ok("branch", "list", TABLE, "--json")).out)
         assert listed["audit"] == {"snapshot-id": first, "type": "branch", "max-ref-age-ms": 30 * 86_400_000}
         assert "itself for 30 d 0 h" in (await bench.ok("branch", "list", TABLE)).out
+        assert "itself for 30 d 0 h" in (await bench.ok("table", "show", TABLE)).out
+        assert "unchanged  yes" in (await bench.ok("schema", "update-type", TABLE, "id", "long")).out
         assert "v1" in (await bench.ok("tag", "list", TABLE)).out
         await bench.ok("branch", "fast-forward", TABLE, "audit", "--to", "main")
         await bench.ok("branch", "retention", TABLE, "audit", "--min-snapshots", "3", "--max-snapshot-age", "7d")
