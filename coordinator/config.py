@@ -262,6 +262,7 @@ def _checked(settings: Settings) -> Settings:
         ("limits.batch-intents-max", limits.batch_intents_max, 1, 1_000_000),
         ("limits.swap-attempts-max", limits.swap_attempts_max, 1, 1_000_000),
         ("limits.deliveries-max", limits.deliveries_max, 2, 1_000_000),
+        ("limits.outcomes-kept-max", limits.outcomes_kept_max, 0, 10_000_000_000),
         ("limits.dedupe-intents-max", limits.dedupe_intents_max, 1, 100_000_000),
     ):
         if not low <= value <= high:

@@ -57,6 +57,11 @@ class Metrics:
             "firn_repeated_intents", "Intents that had been decided before and got their first outcome again.",
             registry=self.registry,
         )  # fmt: skip
+        self.outcomes_kept_seconds = Gauge(
+            "firn_outcomes_kept_seconds",
+            "How long Redis keeps the outcomes of commits that are told now: limits.outcomes-kept-max.",
+            registry=self.registry,
+        )
         self.dead_letters = Counter(
             "firn_dead_letters", "Stream entries set aside as unusable, by rule.", ("rule",), registry=self.registry
         )

@@ -79,5 +79,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Deliveries of one entry that end in no decision (crashes) before it is set aside as poison."""
     swap_attempts_max: int = 100
     """Lost or unanswered swaps of one batch before its intents go back to the queue."""
+    outcomes_kept_max: int = 4_000_000
+    """Outcomes of one daemon that Redis keeps, about, at 450 bytes each: for a day, or as long as there is room for so
+    many, but at least a quarter of an hour; 0: always for a day. The journal keeps them for good.
+    """
     event_bytes_max: int = 64 * 1024
     """Size of an event; a longer list of intents is cut, and says so."""

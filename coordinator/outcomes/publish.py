@@ -18,6 +18,7 @@ import structlog
 
 from firn.coordinator.commits.batch_record import rejected_as
 from firn.coordinator.metrics import Metrics
+from firn.coordinator.outcomes.keeping_time import LONGEST_S, KeepingTime
 from firn.coordinator.outcomes.refusals import Refusals
 from firn.coordinator.pending import Pending
 from firn.coordinator.replay.decision import Refused
@@ -30,9 +31,6 @@ from firn.model.outcome import Committed, Outcome, Rejected, encode_outcome
 from firn.model.planned_on import trace_of
 from firn.model.traceparent import trace_id_in
 from firn.storage.intent_streams import Entry, IntentStreams, Settlement, TablePlace
-
-OUTCOME_TTL_S = 24 * 3600
-"""How long Redis keeps an outcome; the journal keeps it for good."""
 
 SETTLE_BATCH_MAX = 1_000
 RETRY_S = (0.05, 0.1, 0.2, 0.5, 1.0)
@@ -90,6 +88,7 @@ class Publisher:
         self._wall_ms = wall_ms
         self._on_settled = on_settled
         self._queue: asyncio.Queue[_Parcel] = asyncio.Queue()
+        self._keeping = KeepingTime(most=limits.outcomes_kept_max)
         self.refusals = Refusals(streams)
         self._log = structlog.get_logger()
 
@@ -100,15 +99,15 @@ class Publisher:
         is what is wrong with firn.
         """
         event = table_event(segment, events_bytes_max=self._limits.event_bytes_max)
-        settlements, refused = [], []
+        settlements, refused, kept_s = [], [], self._keeping.seconds
         for pending, decided in zip(pendings, segment.decided, strict=True):
             outcome = decided.outcome
             if isinstance(outcome, Committed):
-                settlements.append(self._told(pending, outcome))
+                settlements.append(self._told(pending, outcome, kept_s=kept_s))
                 continue
             refusal = _Refusal(outcome, decided.operation, _is_for_people(outcome))
             refused.append(refusal)
-            settlements.append(self._rejection(pending, refusal, journaled=True))
+            settlements.append(self._rejection(pending, refusal, journaled=True, kept_s=kept_s))
         parcel = _Parcel(
             tuple(settlements),
             () if event is None else (msgspec.json.encode(event),),
@@ -120,6 +119,8 @@ class Publisher:
     def publish(self, notice: Notice) -> None:
         """Send what a batch that was won has to say."""
         self._queue.put_nowait(notice.parcel)
+        self._keeping.count(len(notice.parcel.settlements))
+        self._metrics.outcomes_kept_seconds.set(self._keeping.seconds)
         for refusal in notice.refused:
             self._count_refusal(refusal)
         decided_as = [(decided.operation, type(decided.outcome)) for decided in notice.segment.decided]
@@ -184,7 +185,7 @@ class Publisher:
             entry_id=entry.entry_id,
             intent_id=intent_id,
             outcome=encode_outcome(outcome),
-            outcome_ttl_s=OUTCOME_TTL_S,
+            outcome_ttl_s=LONGEST_S,
             reply_to=reply_to,
             event=msgspec.json.encode(event),
             dead_letter=_dead_letter(entry, outcome, epoch=epoch),
@@ -257,7 +258,9 @@ class Publisher:
         if refusal.for_people:
             self._metrics.dead_letters.labels(outcome.rule).inc()
 
-    def _rejection(self, pending: Pending, refusal: _Refusal, *, journaled: bool = False) -> Settlement:
+    def _rejection(
+        self, pending: Pending, refusal: _Refusal, *, journaled: bool = False, kept_s: int = LONGEST_S
+    ) -> Settlement:
         outcome = refusal.outcome
         event = rejection_event(
             outcome,
@@ -269,17 +272,17 @@ class Publisher:
         letter = None
         if refusal.for_people:
             letter = _dead_letter(pending.entry, outcome, epoch=pending.epoch, journaled=journaled)
-        told = self._told(pending, outcome)
+        told = self._told(pending, outcome, kept_s=kept_s)
         return msgspec.structs.replace(told, event=msgspec.json.encode(event), dead_letter=letter)
 
-    def _told(self, pending: Pending, outcome: Outcome) -> Settlement:
+    def _told(self, pending: Pending, outcome: Outcome, *, kept_s: int = LONGEST_S) -> Settlement:
         entry, intent = pending.entry, pending.decoded.intent
         return Settlement(
             shard=entry.shard,
             entry_id=entry.entry_id,
             intent_id=intent.intent_id,
             outcome=encode_outcome(outcome),
-            outcome_ttl_s=OUTCOME_TTL_S,
+            outcome_ttl_s=kept_s,
             reply_to=intent.reply_to,
         )
 

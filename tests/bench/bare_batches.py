@@ -16,7 +16,7 @@ import msgspec
 import redis
 from kazoo.client import KazooClient
 
-from firn.coordinator.outcomes.publish import OUTCOME_TTL_S
+from firn.coordinator.outcomes.keeping_time import LONGEST_S
 from firn.storage.intent_streams import GROUP, INTENT_FIELD, Settlement, StreamNames
 from firn.storage.redis_telling import SCRIPT, arguments_of, keys_of
 from tests.bench.bare_commits import OUTCOME_BYTES, BareSwap
@@ -77,7 +77,7 @@ def _settlement(shard: int, entry_id: str, letter: _Letter) -> Settlement:
         entry_id=entry_id,
         intent_id=letter.intent_id,
         outcome=outcome.ljust(OUTCOME_BYTES - 2, b"-") + b'"}',
-        outcome_ttl_s=OUTCOME_TTL_S,
+        outcome_ttl_s=LONGEST_S,
         reply_to=letter.reply_to,
     )
 
