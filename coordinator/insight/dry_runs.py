@@ -38,7 +38,7 @@ from firn.storage.pointers import Pointer, Pointers, Versioned
 
 FROM_REDIS: Final = (
     "judged on the table as Redis says it was after its last commit; whether the intent was decided before is known "
-    "for a day only (give the client zookeeper=… to be certain)"
+    "for a while only (give the client zookeeper=… to be certain)"
 )
 PLACES_UNSEEN: Final = "not checked: whether the name is free, and the place is no other table's (that takes ZooKeeper)"
 

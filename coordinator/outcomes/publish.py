@@ -89,6 +89,7 @@ class Publisher:
         self._on_settled = on_settled
         self._queue: asyncio.Queue[_Parcel] = asyncio.Queue()
         self._keeping = KeepingTime(most=limits.outcomes_kept_max)
+        metrics.outcomes_kept_seconds.set(self._keeping.seconds)
         self.refusals = Refusals(streams)
         self._log = structlog.get_logger()
 
