@@ -33,12 +33,12 @@ from firn.model.view import ViewMetadata
 from firn.storage.content_digests import digest_of_bytes, is_digest_of
 from firn.storage.files import FileStore
 from firn.storage.manifest_lists import check_totals
-from firn.storage.manifest_paths import live_paths
 from firn.storage.manifest_pieces import Layout, Piece, layout_of, read_pieces
 from firn.storage.manifest_reader import StoredManifests
 from firn.storage.merged_manifests import Source
 from firn.storage.metadata_files import decode_metadata
 from firn.storage.packed_entries import PackedEntries, unpack
+from firn.storage.path_walkers import listed_paths
 from firn.storage.view_files import decode_view
 
 ENCRYPTION_KEY: Final = "encryption.key-id"
@@ -211,8 +211,9 @@ class TableReader:
         basis = head_basis(wanted, known)
         live = basis.index.copy()
         places = {manifest.manifest_path: place for place, manifest in enumerate(wanted)}
-        for manifest, data in self._reads.ahead(basis.unread):
-            live.put_all(live_paths(data, manifest=manifest), manifest.manifest_path, order=places)
+        files = sum(manifest.live_files_count or 0 for manifest in basis.unread)
+        for manifest, paths in listed_paths(self._reads.ahead(basis.unread), files=files):
+            live.put_all(paths, manifest.manifest_path, order=places)
         live.keep_only(places)
         doubles = frozenset(self._doubles(wanted, live))
         return Head(snapshot_id=snapshot_id, manifests=manifests, live=LiveFiles(live), doubles=doubles)
