@@ -148,7 +148,8 @@ class Site:
         except FirnError:
             conflicts = []  # Redis does not answer, which is among the troubles
         return self._page(
-            "fleet.html", here="/", poll=FLEET_POLL_S, fleet=fleet, about=self._survey.tables_in(fleet), depths=self._survey.depths(), conflicts=conflicts,
+            "fleet.html", here="/", poll=FLEET_POLL_S, fleet=fleet, about=self._survey.tables_in(fleet),
+            depths=self._survey.depths(), conflicts=conflicts,
             waiting=fleet.waiting,
             oldest=_seconds(fleet.oldest_s),
         )  # fmt: skip

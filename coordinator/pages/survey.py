@@ -153,7 +153,7 @@ class Survey:
         names = [name for name in await self._pointers.list() if contains.lower() in name.lower()]
         owners = await self._membership.owners()
         troubles = troubles_in(await notices(self._membership))
-        names.sort(key=lambda name: (name not in troubles, name not in self._paused.tables))  # else as they are: by name
+        names.sort(key=lambda name: (name not in troubles, name not in self._paused.tables))  # and as before: by name
         start = (page - 1) * TABLES_A_PAGE
         shown = names[start : start + TABLES_A_PAGE]
         rows = await asyncio.gather(*(self._row(name, owners, troubles) for name in shown))

@@ -35,3 +35,8 @@ def check_readable(page: Page) -> None:
     assert found.violations_count == 0, f"{page.url}: {found.generate_report()}"
     too_wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
     assert too_wide <= 0, page.url
+    cut = page.evaluate(
+        "innerWidth > 640 ? 0 : Math.max(0, ...[...document.querySelectorAll('.scroll:has(> table.stack)')]"
+        ".map((region) => region.scrollWidth - region.clientWidth))"
+    )
+    assert cut <= 0, f"{page.url}: rows that are stacked on a phone are cut off at its edge"

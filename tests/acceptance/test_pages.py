@@ -14,6 +14,7 @@ from tests.acceptance.stack import SCHEMA, DaemonProcess, Stack
 
 TABLE = "shop.orders"
 HOSTILE = 'shop.<img src=x onerror="document.title=1">'
+LONG = "warehouse_with_a_long_name.events_of_the_northern_region_by_customer_and_day_" + "and_hour_" * 12
 PAGES = ["/", "/tables", f"/tables/{TABLE}", "/conflicts", "/events", "/dashboards"]
 
 
@@ -30,12 +31,13 @@ def daemon(stack: Stack) -> DaemonProcess:
     with stack.client() as client:
         client.create_table(TABLE, SCHEMA).committed(30)
         client.create_table(HOSTILE, SCHEMA, location=f"{stack.warehouse}/hostile").committed(30)
+        client.create_table(LONG, SCHEMA, location=f"{stack.warehouse}/long").committed(30)
         base = client.append(TABLE, [data_file(stack, 1)], writer="etl").committed(30).snapshot_id
         assert base is not None
         client.create_branch(TABLE, "audit", snapshot_id=base).committed(30)
         client.create_tag(TABLE, "month-end", snapshot_id=base).committed(30)
         client.append(TABLE, [data_file(stack, 2)], writer="etl").committed(30)
-        for table, writer in ((TABLE, "cleaner"), (HOSTILE, HOSTILE)):
+        for table, writer in ((TABLE, "cleaner"), (HOSTILE, HOSTILE), (LONG, LONG)):
             with pytest.raises(RejectedError):
                 client.delete_files(table, ["/nowhere.parquet"], writer=writer).committed(30)
     return process
