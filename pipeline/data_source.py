@@ -2,15 +2,15 @@
 
 Register it with `register(spark)`. Options: ``table``, those of `Connection.of_options`, ``branch``, and for reads
 ``snapshot-id``, ``ref``, ``as-of`` (a time with its zone), ``columns`` (with commas) and ``filter``. What a data source
-in Python cannot do, prune columns and distribute rows before they are written, `firn.pipeline.reads` and
-`firn.pipeline.writes` do.
+in Python cannot do, prune files and columns by the query and distribute rows before they are written,
+`firn.pipeline.reads` and `firn.pipeline.writes` do.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -27,21 +27,21 @@ from pyspark.sql.types import StructType as SparkStruct
 
 from firn.coordinator.client.table_view import TableView
 from firn.model.errors import InvalidInput, Unsupported
-from firn.model.expressions.predicates import TRUE, and_
+from firn.model.expressions.predicates import TRUE
 from firn.model.metadata import TableMetadata
 from firn.model.scan_plan import FileScanTask, ScanPlan
-from firn.model.schema import Schema
 from firn.model.snapshot import MAIN_BRANCH
 from firn.pipeline.connection import Connection
 from firn.pipeline.firn_scan import shown
-from firn.pipeline.pushed_filters import expression_of
 from firn.pipeline.reads import epoch_ms
 from firn.pipeline.row_filter import parse_filter
 from firn.pipeline.source_writers import BatchWriter, StreamWriter
 from firn.pipeline.spark_types import spark_schema
 from firn.pipeline.task_rows import TaskReader
 from firn.pipeline.write_target import without_history
+from firn.storage.arrow_rows import batch_of_rows
 from firn.storage.manifest_reader import StoredManifests
+from firn.storage.scan_rows import scan_rows
 from firn.storage.table_scan import plan_scan
 
 _Parsed = TypeVar("_Parsed")
@@ -56,8 +56,6 @@ _NOTE: Final = "firn.options"
 
 _NAME_IT: Final = ".option('table', 'db.events'); in SQL: INSERT INTO events WITH (table = 'db.events') SELECT …"
 
-PUSHDOWN_CONF: Final = "spark.sql.python.filterPushdown.enabled"
-
 
 def register(spark: SparkSession, connection: Connection | None = None) -> None:
     """Make ``firn`` known to the session; `connection` is where firn is unless options say otherwise.
@@ -71,7 +69,6 @@ def register(spark: SparkSession, connection: Connection | None = None) -> None:
 
         defaults = found.options()
 
-    spark.conf.set(PUSHDOWN_CONF, "true")
     spark.dataSource.register(Bound)
 
 
@@ -131,14 +128,14 @@ def _view(options: Mapping[str, str]) -> TableView:
     return Connection.of_options(options).table(table)
 
 
-def plan_of(view: TableView, connection: Connection, given: Mapping[str, str], filter: Any = TRUE) -> ScanPlan:
+def plan_of(view: TableView, connection: Connection, given: Mapping[str, str]) -> ScanPlan:
     """The scan that options ask for. Raises InvalidInput."""
     columns = given.get("columns")
     snapshot_id, as_of = given.get("snapshot-id"), given.get("as-of")
     return plan_scan(
         view.metadata,
         files=StoredManifests(connection.store()),
-        filter=and_(parse_filter(given["filter"]) if given.get("filter") else TRUE, filter),
+        filter=parse_filter(given["filter"]) if given.get("filter") else TRUE,
         snapshot_id=None if snapshot_id is None else _parsed(int, snapshot_id, option="snapshot-id"),
         as_of_ms=None if as_of is None else epoch_ms(_parsed(dt.datetime.fromisoformat, as_of, option="as-of")),
         ref=given.get("ref") or given.get("branch") or (None if snapshot_id or as_of else MAIN_BRANCH),
@@ -166,24 +163,23 @@ SPLIT_BYTES: Final = 128 * 1024 * 1024
 
 
 class FirnReader(DataSourceReader):
-    """Reads the planned files by firn's own reader. Spark applies filters again, to the rows."""
+    """Reads the planned files by firn's own reader.
+
+    It takes no filters from Spark (`pushFilters`): Spark 4.1 keeps the files that were planned with them for the next
+    query of the same frame, whatever that asks for.
+    """
 
     def __init__(self, view: TableView, connection: Connection, given: Mapping[str, str]) -> None:
         self._view: TableView | None = view
         self._metadata: TableMetadata = without_history(view.metadata)
         self._connection = connection
         self._given = dict(given)
-        self._filter: Any = TRUE
-        self._projection: Schema = plan_of(view, connection, given).projection
-
-    def pushFilters(self, filters: list[Any]) -> Iterator[Any]:  # noqa: N802 - Spark's name
-        """Take what planning understands; none of them is left out by Spark, because files are read whole."""
-        self._filter = and_(*(expression_of(one, self._projection) for one in filters))
-        yield from filters
+        # What tasks have to know of the plan; their files they are told.
+        self._plan = msgspec.structs.replace(plan_of(view, connection, given), tasks=())
 
     def partitions(self) -> Sequence[InputPartition]:
         assert self._view is not None
-        plan = plan_of(self._view, self._connection, self._given, self._filter)
+        plan = plan_of(self._view, self._connection, self._given)
         self._view = None  # which tasks do not need
         found: list[FilePartition] = []
         size = SPLIT_BYTES
@@ -197,7 +193,14 @@ class FirnReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, FilePartition)
-        reader = TaskReader(self._metadata, self._projection, self._connection.store())
+        projection, store = self._plan.projection, self._connection.store()
+        reader = TaskReader(self._metadata, projection, store)
         for task in partition.tasks:
-            for batch in reader.batches(task):
-                yield shown(batch, self._projection)
+            if task.residual == TRUE:
+                batches = reader.batches(task)
+            else:
+                plan = msgspec.structs.replace(self._plan, tasks=(task,))
+                found = scan_rows(plan, self._metadata, files=store)
+                batches = (batch_of_rows(part, projection) for part in found)
+            for batch in batches:
+                yield shown(batch, projection)

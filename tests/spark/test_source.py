@@ -13,6 +13,7 @@ from pyspark.sql.types import StructType
 from firn.model.errors import Unsupported
 from firn.pipeline.data_source import FirnSource, register
 from firn.pipeline.streams import stream_to
+from tests.spark.by_hand import delete_equal
 from tests.spark.lake import Lake
 
 
@@ -23,6 +24,11 @@ def test_frames_are_written_and_read_by_format(lake: Lake) -> None:
     assert lake.ids(table) == list(range(10))
     frame = lake.spark.read.format("firn").option("table", table).load()
     assert sorted(row.id for row in frame.where("region = 'eu' AND id > 2").collect()) == [3, 6, 9]
+    assert frame.count() == 10  # whatever was asked of it before
+    assert frame.where("id = 3").union(frame).count() == 11
+    delete_equal(lake, table, "id", [6], partition=("eu",))
+    filtered = lake.spark.read.format("firn").options(table=table, columns="region", filter="id > 3 and id < 9").load()
+    assert sorted(filtered.collect(), key=repr) == [("us",), ("us",), (None,), (None,)]
     lake.events(20, 22).write.format("firn").option("table", table).option("overwrite-mode", "dynamic").mode(
         "overwrite"
     ).save()
