@@ -33,6 +33,7 @@ from firn.model.view import ViewMetadata
 from firn.storage.content_digests import digest_of_bytes, is_digest_of
 from firn.storage.files import FileStore
 from firn.storage.manifest_lists import check_totals
+from firn.storage.manifest_paths import live_paths
 from firn.storage.manifest_pieces import Layout, Piece, layout_of, read_pieces
 from firn.storage.manifest_reader import StoredManifests
 from firn.storage.merged_manifests import Source
