@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -13,6 +14,7 @@ import structlog
 
 from firn.coordinator.cancellation import cancel_all
 from firn.coordinator.lanes.lane import AtWork, Lane
+from firn.coordinator.lanes.looks import Looks
 from firn.coordinator.lanes.workshop import Workshop
 from firn.coordinator.metrics import TableSize
 from firn.coordinator.pending import Pending
@@ -63,6 +65,7 @@ class Lanes:
         self._given_up: set[int] = set()
         self._unreadable: dict[str, str] = {}
         """Tables that have no lane here, and could not be read when they had one, or when they were looked at."""
+        self._looks = Looks()
         shop.paused.on_change(self._on_pauses)
         shop.metrics.buffered_bytes.set_function(lambda: self._bytes)
         self._log = structlog.get_logger()
@@ -260,16 +263,19 @@ class Lanes:
 
         And give memory back that is free between what is not.
         """
-        while True:
-            await asyncio.sleep(IDLE_SWEEP_S)
-            await asyncio.to_thread(give_holes_back)
-            idle = {table: lane for table, lane in self._lanes.items() if lane.idle}
-            await self.retire(set(idle))
-            for table, lane in idle.items():
-                if table not in self._lanes:
-                    lane.put_away()
-            for table in list(self._unreadable):
-                await self._look_again(table)
+        try:
+            while True:
+                await asyncio.sleep(IDLE_SWEEP_S)
+                await asyncio.to_thread(give_holes_back)
+                idle = {table: lane for table, lane in self._lanes.items() if lane.idle}
+                await self.retire(set(idle))
+                for table, lane in idle.items():
+                    if table not in self._lanes:
+                        lane.put_away()
+                for table in list(self._unreadable):
+                    await self._looks.at(table, partial(self._look_again, table))
+        finally:
+            await self._looks.close()
 
     async def _look_again(self, table: str) -> None:
         """See whether a table that could not be read can be now: writers who gave up will not tell."""
@@ -281,7 +287,7 @@ class Lanes:
         except (FirnError, OSError):
             return
         try:
-            await asyncio.to_thread(read_whole, versioned.pointer, self._shop.reader)
+            await self._shop.threads.read(read_whole, versioned.pointer, self._shop.reader)
         except Unavailable:
             return
         except Exception as error:  # noqa: BLE001 - whatever damage does to a decoder must not end the sweep

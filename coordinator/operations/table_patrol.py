@@ -12,10 +12,12 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 
 import structlog
 
 from firn.coordinator.lanes.lanes import Lanes
+from firn.coordinator.lanes.looks import Looks
 from firn.coordinator.lanes.workshop import Workshop
 from firn.coordinator.tables.readability import read_metadata
 from firn.model.errors import CorruptFile, FirnError, NotFound, Unavailable
@@ -45,18 +47,22 @@ class TablePatrol:
         self._began_at = float("-inf")
         self._found_well: dict[str, tuple[str, float]] = {}
         """By table, the metadata file that was read last, and when."""
+        self._looks = Looks()
         self._log = structlog.get_logger()
 
     async def run(self) -> None:
         """Look at one table after the other, until cancelled. A server that does not answer is no damage."""
-        while True:
-            await asyncio.sleep(PAUSE_S)
-            try:
-                table = await self._next()
-                if table is not None:
-                    await self._look_at(table)
-            except (FirnError, OSError) as error:
-                self._log.debug("tables not looked at", reason=str(error))
+        try:
+            while True:
+                await asyncio.sleep(PAUSE_S)
+                try:
+                    table = await self._next()
+                    if table is not None:
+                        await self._looks.at(table, partial(self._look_at, table))
+                except (FirnError, OSError) as error:
+                    self._log.debug("tables not looked at", reason=str(error))
+        finally:
+            await self._looks.close()
 
     async def _next(self) -> str | None:
         """The next table that no lane takes care of; a round begins anew when shards have come or gone."""
@@ -83,7 +89,7 @@ class TablePatrol:
         location, looked_at = self._found_well.get(table, ("", 0.0))
         if location == pointer.metadata_location and time.monotonic() - looked_at < LOOK_AGAIN_S:
             return
-        damage = await asyncio.to_thread(self._damage_of, pointer)
+        damage = await self._shop.threads.read(self._damage_of, pointer)
         if damage is None:
             self._found_well[table] = pointer.metadata_location, time.monotonic()
             return

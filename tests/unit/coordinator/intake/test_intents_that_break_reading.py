@@ -51,7 +51,7 @@ async def test_it_is_refused_once_and_its_neighbours_are_committed(
         assert daemon.health().ready
         assert not daemon.lanes.all_under_way()
     assert isinstance(refused, Rejected)
-    assert refused.rule == "internal-error"
+    assert (refused.rule, refused.hint) == ("internal-error", "retry")
     assert error.__name__ in refused.message
     assert all(isinstance(outcome, Committed) for outcome in outcomes)
     assert await bench.live() == ["a", "b", "c"]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 
 import pytest
 from prometheus_client import generate_latest
 
-from firn.coordinator.lanes import lanes
+from firn.coordinator.lanes import lanes, looks
 from firn.coordinator.operations import table_patrol
 from firn.coordinator.tables.table_reader import TableReader
 from firn.model.errors import Unavailable
@@ -16,6 +17,7 @@ from firn.model.intent import DropTable
 from firn.model.metadata import TableMetadata
 from firn.storage.memory_files import MemoryFiles
 from firn.storage.pointers import Pointers
+from tests.unit.coordinator.lanes.test_pauses import until
 from tests.unit.coordinator.workbench import TABLE, Workbench, append, create, new_id
 
 
@@ -219,3 +221,61 @@ async def test_a_file_that_is_well_is_not_read_again_before_its_time(monkeypatch
         async with asyncio.timeout(10):
             while TABLE not in daemon.lanes.unreadable:  # noqa: ASYNC110 - nothing tells
                 await asyncio.sleep(0.02)
+
+
+class HangingFiles(MemoryFiles):
+    """Files of which no read below some folders returns before `goes_on` is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hanging: tuple[str, ...] = ()
+        self.goes_on = threading.Event()
+        self.waiting: list[str] = []
+
+    def read(self, location: str, *, bytes_max: int) -> bytes:
+        if any(folder in location for folder in self.hanging):
+            self.waiting.append(location)
+            self.goes_on.wait(20)
+        return super().read(location, bytes_max=bytes_max)
+
+
+@pytest.fixture
+def hanging(monkeypatch: pytest.MonkeyPatch) -> Iterator[HangingFiles]:
+    """A store that nobody waits for long when he looks at a table."""
+    monkeypatch.setattr(table_patrol, "PAUSE_S", 0.01)
+    monkeypatch.setattr(table_patrol, "ROUND_S", 0.05)
+    monkeypatch.setattr(lanes, "IDLE_SWEEP_S", 0.05)
+    monkeypatch.setattr(looks, "PATIENCE_S", 0.05)
+    files = HangingFiles()
+    yield files
+    files.goes_on.set()
+
+
+async def test_a_store_that_hangs_under_one_table_keeps_damage_of_others_hidden_no_longer(
+    hanging: HangingFiles,
+) -> None:
+    """One look hangs, with one thread; when it comes back the table is looked at again."""
+    bench = Workbench(files=hanging)
+    others = [f"db.other_{number}" for number in range(3)]
+    async with bench.daemon("a"):
+        for table in (TABLE, *others):
+            await bench.commit(create(table))
+    pointers = Pointers(bench.zookeeper.connect())
+    places = {table: (await pointers.read(table)).pointer.metadata_location for table in (TABLE, *others)}
+    whole = {table: hanging.read(places[table], bytes_max=1_000_000) for table in others}
+    for table in others:
+        hanging.replace(places[table], b"{}")
+    hanging.hanging = ("/events/",)
+    async with bench.daemon("b") as daemon:
+        await until(lambda: sorted(daemon.lanes.unreadable) == others)
+        await until(lambda: bool(hanging.waiting))
+        hanging.hanging += ("/other_0/",)
+        for table in others:
+            hanging.replace(places[table], whole[table])
+        await until(lambda: list(daemon.lanes.unreadable) == ["db.other_0"])
+        await asyncio.sleep(0.3)
+        assert len(hanging.waiting) == len({place.partition("/metadata/")[0] for place in hanging.waiting}) == 2
+        hanging.replace(places[TABLE], b"{}")
+        hanging.hanging = ()
+        hanging.goes_on.set()
+        await until(lambda: list(daemon.lanes.unreadable) == [TABLE])
