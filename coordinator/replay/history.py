@@ -9,6 +9,7 @@ from firn.coordinator.replay.working import Working
 from firn.model import refs
 from firn.model.ancestry import is_ancestor
 from firn.model.errors import NotFound
+from firn.model.iso_time import timestamp_to_text
 from firn.model.metadata import TableMetadata
 from firn.model.operations.refs import Rollback, SetCurrentSnapshot
 
@@ -29,7 +30,8 @@ def roll_back(working: Working, intent: Rollback) -> Applied:
             target = refs.snapshot_before(metadata, intent.timestamp_ms, branch=intent.branch)
         except NotFound:
             rules.UNKNOWN_SNAPSHOT.refuse(
-                f"{intent.branch!r} has no snapshot older than {intent.timestamp_ms} (any more)"
+                f"{intent.branch!r} has no snapshot older than "
+                f"{timestamp_to_text(intent.timestamp_ms, digits=3, zoned=True)} (any more)"
             )
     require_snapshot(metadata, target)
     if not is_ancestor(metadata, ancestor_id=target, descendant_id=head):

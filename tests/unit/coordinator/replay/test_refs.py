@@ -223,6 +223,7 @@ async def test_a_rollback_to_a_time_takes_the_newest_older_snapshot() -> None:
         assert snapshot is not None
         rolled_back = await bench.commit(intent(Rollback, timestamp_ms=snapshot.timestamp_ms))
         refused = await bench.refuse(intent(Rollback, timestamp_ms=1))
+        assert "no snapshot older than 1970-01-01T00:00:00.001+00:00" in refused.message
     assert rolled_back.snapshot_id == first
     assert refused.rule == "unknown-snapshot"
     assert await bench.live() == ["a"]
