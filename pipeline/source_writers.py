@@ -21,9 +21,10 @@ from firn.coordinator.client.answers import committed
 from firn.coordinator.client.intents import new_intent_id
 from firn.coordinator.client.table_view import TableView
 from firn.model.errors import InvalidInput
-from firn.model.intent import Append, ContentFile, Intent, Overwrite, ReplacePartitions
+from firn.model.intent import ContentFile, Intent, Overwrite, ReplacePartitions
 from firn.model.outcome import Rejected
 from firn.model.snapshot import MAIN_BRANCH
+from firn.pipeline.appends import append_of
 from firn.pipeline.connection import Connection
 from firn.pipeline.file_removal import remove_files
 from firn.pipeline.spark_paths import plain_location
@@ -31,7 +32,6 @@ from firn.pipeline.submission import submit
 from firn.pipeline.write_job import write_batches
 from firn.pipeline.write_target import WriteTarget
 from firn.pipeline.writes import head_of
-from firn.pipeline.written_manifests import append_members
 
 _STREAM_BASE: Any = getattr(spark_source, "DataSourceStreamArrowWriter", DataSourceStreamWriter)
 
@@ -88,14 +88,10 @@ class BatchWriter(DataSourceArrowWriter):
             "base_snapshot_id": self._base,
         }
         if not self._overwrite or (self._dynamic and not files):
-            return Append(**members, **_listed(files, self._target, self._connection, run=self._intent_id))
+            return append_of(files, self._target.metadata, store=self._connection.store(), **members)
         if self._dynamic:
             return ReplacePartitions(**members, data_files=tuple(files))
         return Overwrite(**members, data_files=tuple(files), row_filter=True)
-
-
-def _listed(files: list[ContentFile], target: WriteTarget, connection: Connection, *, run: str) -> dict[str, Any]:
-    return append_members(files, target.metadata, run=run, store=connection.store())
 
 
 class StreamWriter(_STREAM_BASE):  # type: ignore[misc]
@@ -118,15 +114,16 @@ class StreamWriter(_STREAM_BASE):  # type: ignore[misc]
         """Submit the epoch; after RejectedError or UnknownOutcome the query fails, and repeats it when restarted."""
         files = files_of(messages)
         if files:
-            intent_id = new_intent_id()
-            intent = Append(
-                intent_id=intent_id,
+            intent = append_of(
+                files,
+                self._target.metadata,
+                intent_id=new_intent_id(),
+                store=self._connection.store(),
                 table=self._target.table,
                 table_uuid=self._target.metadata.table_uuid or None,
                 branch=self._branch,
                 writer=self._writer,
                 writer_sequence=batchId,
-                **_listed(files, self._target, self._connection, run=intent_id),
             )
             committed(submit(self._connection, intent, files))
 

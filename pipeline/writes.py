@@ -16,9 +16,10 @@ from firn.coordinator.client.intents import new_intent_id
 from firn.coordinator.client.table_view import TableView
 from firn.model.expressions.expression_json import expression_to_json
 from firn.model.expressions.predicates import TRUE, Expression
-from firn.model.intent import Append, ContentFile, Intent, Overwrite, ReplacePartitions
+from firn.model.intent import ContentFile, Intent, Overwrite, ReplacePartitions
 from firn.model.operations.files import Isolation
 from firn.model.snapshot import MAIN_BRANCH
+from firn.pipeline.appends import append_of
 from firn.pipeline.connection import Connection
 from firn.pipeline.distribution import distribution_mode
 from firn.pipeline.row_filter import parse_filter
@@ -26,7 +27,6 @@ from firn.pipeline.submission import job_of, submit
 from firn.pipeline.write_job import write_files
 from firn.pipeline.write_properties import DISTRIBUTION_MODE
 from firn.pipeline.write_target import WriteTarget
-from firn.pipeline.written_manifests import append_members
 
 
 class WriteOptions(TypedDict, total=False):
@@ -49,13 +49,14 @@ class WriteOptions(TypedDict, total=False):
 def append(rows: DataFrame, table: str, **options: Unpack[WriteOptions]) -> Answer:
     """Add the rows. Columns are told by name; what the table has and `rows` does not is its default, else null.
 
+    Without rows it is committed, and there is no snapshot.
+
     Raises InvalidInput for rows that do not fit the table (out of Spark's exception for the failed job), NotFound for
     a table that is not there.
     """
     write = _Write(rows, table, options)
     files = write.files()
-    intent = Append(**write.members, **write.listed(files), base_snapshot_id=write.base_snapshot_id)
-    return write.submit(intent, files)
+    return write.submit(write.append_of(files), files)
 
 
 def overwrite(
@@ -91,7 +92,7 @@ def replace_partitions(
     write = _Write(rows, table, options)
     files = write.files()
     if not files:
-        return write.submit(Append(**write.members), files)
+        return write.submit(write.append_of(files), files)
     intent = ReplacePartitions(
         **write.members, base_snapshot_id=write.base_snapshot_id, data_files=tuple(files), isolation=isolation
     )
@@ -135,10 +136,15 @@ class _Write:
         with job_of(self._connection, target):
             return write_files(self._rows, target, mode=mode, order=order)
 
-    def listed(self, files: list[ContentFile]) -> dict[str, Any]:
-        """The members of an append that bring these files."""
-        store = self._connection.store()
-        return append_members(files, self._view.metadata, run=self.members["intent_id"], store=store)
+    def append_of(self, files: list[ContentFile]) -> Intent:
+        """What adds these files."""
+        return append_of(
+            files,
+            self._view.metadata,
+            store=self._connection.store(),
+            base_snapshot_id=self.base_snapshot_id,
+            **self.members,
+        )
 
     def submit(self, intent: Intent, files: list[ContentFile]) -> Answer:
         return submit(self._connection, intent, files)

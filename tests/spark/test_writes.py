@@ -7,6 +7,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from firn.model.outcome import Rejected
+from firn.pipeline.streams import stream_to
 from firn.pipeline.writes import append, overwrite, replace_partitions
 from tests.spark.lake import Lake, committed
 
@@ -76,3 +77,21 @@ def test_an_epoch_is_written_once_however_often_it_is_sent(lake: Lake) -> None:
     again = committed(append(lake.events(0, 3), table, writer="job-7", writer_sequence=1))
     assert again.snapshot_id == first.snapshot_id
     assert lake.ids(table) == [0, 1, 2]
+
+
+def test_a_job_without_rows_is_committed_and_makes_no_snapshot(lake: Lake) -> None:
+    """As every quiet hour of a schedule and every empty batch of a stream would otherwise fail its job."""
+    table = lake.create(partition=(("region", "identity"),))
+    nothing = lake.events(0, 0)
+    assert committed(append(nothing, table)).snapshot_id is None
+    filled = committed(append(lake.events(0, 3), table)).snapshot_id
+    assert committed(append(nothing, table)).snapshot_id == filled
+    assert committed(replace_partitions(nothing, table)).snapshot_id == filled
+    assert committed(overwrite(nothing, table, where="region = 'mars'")).snapshot_id == filled
+    batch = stream_to(table, writer="quiet")
+    batch(nothing, 0)
+    batch(lake.events(3, 6), 1)
+    batch(nothing, 2)
+    batch(lake.events(6, 9), 2)  # that epoch has been committed
+    assert lake.ids(table) == [0, 1, 2, 3, 4, 5]
+    assert len(lake.view(table).metadata.snapshots) == 2
