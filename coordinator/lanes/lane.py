@@ -300,7 +300,7 @@ class Lane:
         """
         self.unreadable = str(error)
         self._log.error("table unreadable", reason=str(error))
-        batch[:] = await self._commits.answer_known(batch, str(error))
+        batch[:] = await self._commits.tell_as_known(batch, str(error))
         self._commits.forget()
         refused = Refused(
             rule="table-unreadable", message=f"the table's stored state does not pass its checks: {error}", hint="retry"

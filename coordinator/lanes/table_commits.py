@@ -17,9 +17,9 @@ import structlog
 
 from firn.coordinator.commits.commit import Part, Plan, Prepared, is_light, prepare
 from firn.coordinator.commits.rename_commit import prepare_rename, rename_in
-from firn.coordinator.commits.repeats import all_new, sort_out, sort_refused
 from firn.coordinator.commits.transaction_commit import prepare_transaction
 from firn.coordinator.commits.transaction_tables import TransactionTables
+from firn.coordinator.lanes.first_outcomes import FirstOutcomes
 from firn.coordinator.lanes.held_intents import HeldIntents
 from firn.coordinator.lanes.lane_lock import LaneLock
 from firn.coordinator.lanes.lane_queue import LaneQueue, unless_late
@@ -63,7 +63,7 @@ class TableCommits:
         self._shop = shop
         self._lock = lock
         self._queue = queue
-        self._held = held
+        self._first_outcomes = FirstOutcomes(shop, queue=queue, held=held)
         put_away = shop.kept.take(table)
         self._state = put_away or TableState(table, reader=shop.reader, journal=shop.journal, limits=shop.limits)
         self._was_away = put_away is not None
@@ -139,12 +139,12 @@ class TableCommits:
         plan: Plan | None = None
         for number in range(limits.swap_attempts_max):
             if not await self._has_table(batch):
-                self._refuse_unknown(await self._answer_refused(batch))
+                self._refuse_unknown(await self._first_outcomes.tell_refused(batch))
                 return
             async with self._lock.together(await self._further_locks(batch)) as leases:
                 await self._follow(leases[0])
                 self._say_what_was_found(retried)
-                batch[:] = await self._answer_repeats(batch)
+                batch[:] = await self._first_outcomes.tell(batch, self._state)
                 if not batch:
                     return
                 batch[:] = [unless_late(pending, now_ms=shop.wall_ms()) for pending in batch]
@@ -279,50 +279,11 @@ class TableCommits:
             **others,
         )
 
-    async def _answer_repeats(self, batch: Sequence[Pending]) -> list[Pending]:
-        """Send what has been decided before its first outcome again; the rest, each identity once, is still open.
-
-        What may have been decided where nothing can be read is held, and costs the others nothing.
+    async def tell_as_known(self, batch: Sequence[Pending], why: str) -> list[Pending]:
+        """Tell again what was decided before, of a table that does not pass its checks, as `why` says; what is new of
+        the batch. Raises Unavailable where Redis would have to say it and does not answer.
         """
-        if all_new(self._state.decisions, batch):
-            self._held.let_go(batch)
-            return await self._answer_refused(batch)
-        result = await self._shop.threads.read(sort_out, self._state.decisions, batch)
-        still_open = await self._answer_refused(result.open)  # first: it may raise, and the batch comes again then
-        for pending, outcome in result.repeats:
-            self._shop.publisher.repeat(pending, outcome)
-        for pending, refused in result.reused:
-            self._shop.publisher.refuse(pending, refused, dead_letter=True, own_id=False)
-        self._queue.put_back(result.later)
-        self._held.hold(result.held)
-        self._held.let_go([*result.open, *(pending for pending, _ in (*result.repeats, *result.reused))])
-        return still_open
-
-    async def answer_known(self, batch: Sequence[Pending], why: str) -> list[Pending]:
-        """Tell again what was decided before, of a table that does not pass its checks; what is new of the batch.
-
-        Where the journal cannot be read either, `why` says it, and whatever may have been decided before is held.
-        Raises Unavailable where Redis would have to say it and does not answer.
-        """
-        if self._state.knows_decisions:
-            return await self._answer_repeats(batch)
-        still_open = await self._answer_refused(batch)
-        doubtful = {id(p) for p in still_open if self._shop.publisher.refusals.may_be_known(p)}
-        self._held.hold([(pending, why) for pending in still_open if id(pending) in doubtful])
-        return [pending for pending in still_open if id(pending) not in doubtful]
-
-    async def _answer_refused(self, batch: Sequence[Pending]) -> list[Pending]:
-        """Send refusals that no journal keeps again; the rest, of which no journal knows either, is still open."""
-        publisher = self._shop.publisher
-        known = await publisher.refusals.of(batch)
-        if not known:
-            return list(batch)
-        result = sort_refused(known, batch)
-        for pending, outcome in result.repeats:
-            publisher.repeat(pending, outcome)
-        for pending, refused in result.reused:
-            publisher.refuse(pending, refused, dead_letter=True, own_id=False)
-        return result.open
+        return await self._first_outcomes.tell_as_known(batch, self._state, why=why)
 
     async def _has_table(self, batch: Sequence[Pending]) -> bool:
         """Whether there is a pointer, or is about to be: names that mean nothing get no lock and no state."""

@@ -1,0 +1,66 @@
+"""What was decided before a batch: each such intent gets its first outcome again, and the others are still open."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from firn.coordinator.commits.repeats import Sorted, all_new, sort_out, sort_refused
+from firn.coordinator.lanes.held_intents import HeldIntents
+from firn.coordinator.lanes.lane_queue import LaneQueue
+from firn.coordinator.lanes.workshop import Workshop
+from firn.coordinator.pending import Pending
+from firn.coordinator.tables.table_state import TableState
+
+
+class FirstOutcomes:
+    """Tells first outcomes again, for one lane. `queue` takes back what has to wait for another of its batch, `held`
+    what may have been decided where nothing can be read.
+    """
+
+    def __init__(self, shop: Workshop, *, queue: LaneQueue, held: HeldIntents) -> None:
+        self._shop = shop
+        self._queue = queue
+        self._held = held
+
+    async def tell(self, batch: Sequence[Pending], state: TableState) -> list[Pending]:
+        """Tell what the table's journal has, or Redis of what no journal keeps; the rest, each identity once.
+
+        What is held costs the others nothing. Raises Unavailable where Redis would have to say it and does not answer.
+        """
+        if all_new(state.decisions, batch):
+            self._held.let_go(batch)
+            return await self.tell_refused(batch)
+        result = await self._shop.threads.read(sort_out, state.decisions, batch)
+        still_open = await self.tell_refused(result.open)  # first: it may raise, and the batch comes again then
+        self._tell_again(result)
+        self._queue.put_back(result.later)
+        self._held.hold(result.held)
+        self._held.let_go([*result.open, *(pending for pending, _ in (*result.repeats, *result.reused))])
+        return still_open
+
+    async def tell_as_known(self, batch: Sequence[Pending], state: TableState, *, why: str) -> list[Pending]:
+        """As `tell`, of a table that does not pass its checks; what is new of the batch.
+
+        Where the journal cannot be read either, `why` says it, and whatever may have been decided before is held.
+        """
+        if state.knows_decisions:
+            return await self.tell(batch, state)
+        still_open = await self.tell_refused(batch)
+        doubtful = {id(p) for p in still_open if self._shop.publisher.refusals.may_be_known(p)}
+        self._held.hold([(pending, why) for pending in still_open if id(pending) in doubtful])
+        return [pending for pending in still_open if id(pending) not in doubtful]
+
+    async def tell_refused(self, batch: Sequence[Pending]) -> list[Pending]:
+        """Tell refusals that no journal keeps; the rest, of which no journal knows either. Raises as `tell`."""
+        known = await self._shop.publisher.refusals.of(batch)
+        if not known:
+            return list(batch)
+        result = sort_refused(known, batch)
+        self._tell_again(result)
+        return result.open
+
+    def _tell_again(self, result: Sorted) -> None:
+        for pending, outcome in result.repeats:
+            self._shop.publisher.repeat(pending, outcome)
+        for pending, refused in result.reused:
+            self._shop.publisher.refuse(pending, refused, dead_letter=True, own_id=False)
