@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final, Self
 
@@ -29,7 +29,7 @@ PROCESSES_MAX: Final = 8
 """More of them would wait for whoever puts what they find into the index."""
 
 UNDER_WAY: Final = 2
-"""Manifests for each process: one that it is at, and one for it to go on with."""
+"""Groups of manifests for each process: one that it is at, and one for it to go on with."""
 
 FILES_MIN: Final = 50_000
 """Files to be listed from which on processes are started: fewer are listed in the time that this takes."""
@@ -46,8 +46,10 @@ SIZE_BYTES: Final = 8
 MESSAGE_BYTES_MAX: Final = 1 << 30
 """No message is longer, unless the other side is something else."""
 
-_log: Any = structlog.get_logger(__name__)
+_in_use: Final = threading.Lock()
+"""Tables that are opened at the same time, as after a takeover, do not have processes each."""
 
+_log: Any = structlog.get_logger(__name__)
 
 Group = list[tuple[ManifestFile, bytes]]
 Paths = list[list[str] | None]
@@ -64,27 +66,37 @@ def cores() -> int:
 
 def listed_paths(
     contents: Iterable[tuple[ManifestFile, bytes]], *, files: int, processes: int | None = None
-) -> Iterator[tuple[ManifestFile, Sequence[str]]]:
+) -> Generator[tuple[ManifestFile, Sequence[str]], None, None]:
     """Each manifest with its live files, about in the order of `contents`, which are some `files` in all.
 
     `processes` None: as many as there are cores to spare. Raises what `live_paths` does, of the same manifest.
     """
     count = min(PROCESSES_MAX, cores() - 1) if processes is None else processes
-    if not count or files < FILES_MIN:
+    if not count or files < FILES_MIN or not _in_use.acquire(blocking=False):
         yield from ((manifest, live_paths(data, manifest=manifest)) for manifest, data in contents)
         return
-    with PathWalkers(count) as walkers:
-        under_way: deque[tuple[Group, Future[Paths | None]]] = deque()
-        for group in _grouped(contents):
-            if len(under_way) < UNDER_WAY * count:
-                under_way.append((group, walkers.ask(group)))
-                continue
-            for manifest, data in group:
-                yield manifest, live_paths(data, manifest=manifest)
-            while under_way and under_way[0][1].done():
-                yield from walkers.answered(*under_way.popleft())
-        while under_way:
+    try:
+        with PathWalkers(count) as walkers:
+            yield from _shared_out(contents, walkers, count=count)
+    finally:
+        _in_use.release()
+
+
+def _shared_out(
+    contents: Iterable[tuple[ManifestFile, bytes]], walkers: PathWalkers, *, count: int
+) -> Iterator[tuple[ManifestFile, Sequence[str]]]:
+    """Each manifest with its live files: listed by `count` processes, and here while these have enough to do."""
+    under_way: deque[tuple[Group, Future[Paths | None]]] = deque()
+    for group in _grouped(contents):
+        if len(under_way) < UNDER_WAY * count:
+            under_way.append((group, walkers.ask(group)))
+            continue
+        for manifest, data in group:
+            yield manifest, live_paths(data, manifest=manifest)
+        while under_way and under_way[0][1].done():
             yield from walkers.answered(*under_way.popleft())
+    while under_way:
+        yield from walkers.answered(*under_way.popleft())
 
 
 def _grouped(contents: Iterable[tuple[ManifestFile, bytes]]) -> Iterator[Group]:
@@ -175,7 +187,8 @@ class _Walker:
             for _, data in group:
                 put(process.stdin, data)
             answer = take(process.stdout)
-            return None if answer is None else _ANSWERS.decode(answer)
+            found = None if answer is None else _ANSWERS.decode(answer)
+            return found if found is not None and len(found) == len(group) else None
         except (OSError, ValueError, msgspec.MsgspecError) as error:
             if not self._ended:
                 _log.warning("manifests are listed by the daemon itself", reason=str(error))

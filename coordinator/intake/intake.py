@@ -359,7 +359,8 @@ class Intake:
     async def _set_aside_unreadable(self, entry: Entry, error: Exception) -> None:
         """Reading it failed, for want of memory or by a mistake of ours, which says nothing about the intent.
 
-        Nobody can see whether it was decided before; if its id has an outcome, that stays.
+        Nobody can see whether it was decided before. So its writer is told only where it is handed out for the first
+        time and has no outcome in Redis; any other hears nothing, and submits it again.
         """
         self._log.error(
             "intent not read", shard=entry.shard, entry=entry.entry_id, bytes=len(entry.payload or b""), exc_info=error
@@ -369,7 +370,7 @@ class Intake:
         except Exception:  # noqa: BLE001 - it is what could not be read
             identity = None, None, None
         intent_id, table, _ = identity
-        if intent_id is not None and await self._streams.outcome(intent_id) is not None:
+        if entry.deliveries > 1 or (intent_id is not None and await self._streams.outcome(intent_id) is not None):
             identity = None, table, None
         message = f"the daemon could not read it: {error!r}"
         self._publisher.dead_letter(entry, rule="internal-error", message=message, identity=identity, epoch=self._epoch)

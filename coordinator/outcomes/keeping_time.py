@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 LONGEST_S: Final = 24 * 3600
-"""As long as intents may be submitted again (`limits.dedupe-window-hours`); what no journal keeps always has it."""
+"""As long as intents may be submitted again by default; what no journal keeps always has it."""
 
 SHORTEST_S: Final = 15 * 60
 """As long as a client waits at most before it submits an intent again whose entry stands in its stream."""

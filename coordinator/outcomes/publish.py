@@ -27,7 +27,7 @@ from firn.model.event import rejection_event, table_event
 from firn.model.intent import OPERATIONS
 from firn.model.journal import Batch, Segment
 from firn.model.limits import Limits
-from firn.model.outcome import Committed, Hint, Outcome, Rejected, encode_outcome
+from firn.model.outcome import Committed, Outcome, Rejected, encode_outcome
 from firn.model.planned_on import trace_of
 from firn.model.traceparent import trace_id_in
 from firn.storage.intent_streams import Entry, IntentStreams, Settlement, TablePlace
@@ -175,8 +175,8 @@ class Publisher:
         `identity` is what could be made out of it: intent id, table, reply stream.
         """
         intent_id, table, reply_to = identity
-        hint: Hint = "retry" if rule in OUR_MISTAKES else "fix"
-        outcome = Rejected(intent_id=intent_id or "", table=table or "", rule=rule, message=message, hint=hint)
+        # Never "retry", whatever the rule: under a new id that would commit again what may have been committed.
+        outcome = Rejected(intent_id=intent_id or "", table=table or "", rule=rule, message=message, hint="fix")
         event = rejection_event(outcome, daemon=self._daemon, timestamp_ms=self._wall_ms(), dead_letter=True)
         event = msgspec.structs.replace(event, id=f"{epoch}/{entry.shard}/{entry.entry_id}")
         self._metrics.dead_letters.labels(rule).inc()

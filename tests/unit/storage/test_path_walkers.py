@@ -57,6 +57,19 @@ def test_a_few_files_start_no_process(monkeypatch):
     assert found == expected(contents)
 
 
+def test_tables_that_are_opened_together_do_not_have_processes_each(monkeypatch):
+    contents = [written(number) for number in range(MANIFESTS)]
+    first = listed_paths(contents, files=FILES_MIN, processes=1)
+    next(first)
+    started = path_walkers.PathWalkers
+    monkeypatch.setattr(path_walkers, "PathWalkers", None)
+    assert listed(contents, processes=1) == expected(contents)
+    first.close()
+    monkeypatch.setattr(path_walkers, "PathWalkers", started)
+    assert listed(contents, processes=1) == expected(contents)
+    assert not path_walkers._in_use.locked()
+
+
 def test_a_damaged_manifest_is_named_by_whoever_asked():
     contents = [written(number) for number in range(MANIFESTS)]
     row, data = contents[1]

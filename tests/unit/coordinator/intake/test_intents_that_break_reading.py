@@ -10,6 +10,7 @@ import pytest
 
 from firn.model.intent_codec import decode_intent
 from firn.model.outcome import Committed, Rejected
+from firn.model.sharding import shard_of
 from tests.unit.coordinator.workbench import Workbench, append, create
 
 REPLIES = "firn:replies:w"
@@ -51,7 +52,7 @@ async def test_it_is_refused_once_and_its_neighbours_are_committed(
         assert daemon.health().ready
         assert not daemon.lanes.all_under_way()
     assert isinstance(refused, Rejected)
-    assert (refused.rule, refused.hint) == ("internal-error", "retry")
+    assert (refused.rule, refused.hint) == ("internal-error", "fix")
     assert error.__name__ in refused.message
     assert all(isinstance(outcome, Committed) for outcome in outcomes)
     assert await bench.live() == ["a", "b", "c"]
@@ -74,3 +75,20 @@ async def test_what_was_decided_before_it_broke_stays_decided(breaks: Any) -> No
         assert await bench.outcome(intent) == first
     assert await bench.live() == ["a", "b"]
     assert msgspec.json.decode(letters[0].data)["outcome"]["rule"] == "internal-error"
+
+
+async def test_who_may_have_been_committed_by_the_daemon_before_is_told_nothing(breaks: Any) -> None:
+    """A daemon may die between a swap and its telling: the entry comes again, and there is no outcome in Redis."""
+    breaks(MemoryError)
+    bench = Workbench()
+    intent = append("a", summary={"breaks": "now"}, reply_to=REPLIES)
+    async with bench.daemon("a"):
+        await bench.commit(create())
+    await bench.send(intent)
+    shard = shard_of(intent.table, shards=bench.shards)
+    assert await bench.streams.take([shard], consumer="died", count=1, block_ms=0)
+    async with bench.daemon("b"), asyncio.timeout(5):
+        while not await bench.streams.dead_letters():  # noqa: ASYNC110 - twins tell nobody
+            await asyncio.sleep(0.01)
+    assert await bench.streams.outcome(intent.intent_id) is None
+    assert await bench.streams.replies(REPLIES, block_ms=0) == []
