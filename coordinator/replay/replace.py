@@ -24,8 +24,9 @@ from firn.coordinator.replay.lost_deletes import (
     require_no_wider_deletes,
     require_nothing_hidden,
 )
+from firn.coordinator.replay.own_deletes import deleted_rows
 from firn.coordinator.replay.row_conflicts import require_no_rows_deleted
-from firn.coordinator.replay.window import window
+from firn.coordinator.replay.window import own_snapshots, window
 from firn.coordinator.replay.working import Working
 from firn.model.datafile import DataFile
 from firn.model.delete_index import referenced_data_file
@@ -47,9 +48,17 @@ def replace(working: Working, intent: Replace) -> Applied:
     rewritten = entries_of(working, intent.branch, intent.removed_data_files)
     came, positions = WindowDeletes(working, since), DeletedPositions(working)
     require_no_rows_deleted(working, positions, came, rewritten, base=base)
-    require_no_more_rows(intent, index, rewritten, added)
+    own = own_snapshots(working, intent.branch)
+    deleted = deleted_rows(working, intent.branch, own, rewritten, positions=positions, base=base)
+    require_no_more_rows(intent, rewritten, added, deleted=deleted)
     require_kept_age(working, intent, rewritten, added_deletes, [e for k in removed_deletes if (e := _entry(index, k))])
-    require_same_reach(working, intent, since, came, rewritten=rewritten, added=added, removed_deletes=removed_deletes)
+    # Equality deletes tell no rows, so that it was made with those of its own transaction is not to be seen: its new
+    # files stay in their reach, as in that of others'.
+    newer = [*own, *since]
+    came_or_own = WindowDeletes(working, newer) if own else came
+    require_same_reach(
+        working, intent, newer, came_or_own, rewritten=rewritten, added=added, removed_deletes=removed_deletes
+    )
     require_deletes_fit(working, intent, added_deletes, removed_deletes, came=came, positions=positions)
     change = FileChange(
         added_data=added,
@@ -67,18 +76,17 @@ def _entry(index: LiveDeletes, key: DeleteKey) -> ManifestEntry | None:
 
 
 def require_no_more_rows(
-    intent: Replace, index: LiveDeletes, rewritten: Sequence[ManifestEntry], added: Sequence[DataFile]
+    intent: Replace, rewritten: Sequence[ManifestEntry], added: Sequence[DataFile], *, deleted: int
 ) -> None:
-    """Refuse a rewrite that adds more rows than it removes, not counting those that deletion vectors have deleted.
+    """Refuse a rewrite that adds more rows than it removes, not counting `deleted` ones.
 
     Prevents: rows doubled by a compaction; deleted rows coming back, because it has not applied the vectors of its
-    base, or of an earlier member of its transaction.
+    base, or what an earlier member of its transaction has deleted.
     """
     removed_rows = sum(entry.data_file.record_count for entry in rewritten)
-    deleted = sum(one.file.record_count for entry in rewritten for one in index.vectors_of(entry.data_file.file_path))
     added_rows = sum(file.record_count for file in added)
     if added_rows > removed_rows - deleted:
-        but = f", {deleted:,} of them deleted by deletion vectors" if deleted else ""
+        but = f", {deleted:,} of them deleted by position" if deleted else ""
         rules.MORE_ROWS.refuse(
             f"a rewrite keeps rows, but {added_rows:,} come where {removed_rows:,} go{but}",
             base=intent.base_snapshot_id,

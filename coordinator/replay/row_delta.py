@@ -29,7 +29,7 @@ from firn.coordinator.replay.live_entries import entries_of
 from firn.coordinator.replay.lost_deletes import require_no_lost_deletes
 from firn.coordinator.replay.row_conflicts import require_rows_untouched
 from firn.coordinator.replay.vector_merge import draft_merged, plan_vectors, superseded_deletes
-from firn.coordinator.replay.window import removed_data, window
+from firn.coordinator.replay.window import own_snapshots, removed_data, window
 from firn.coordinator.replay.working import Working
 from firn.model.datafile import DataFile
 from firn.model.delete_index import partition_key, referenced_data_file
@@ -70,7 +70,7 @@ def row_delta(working: Working, intent: RowDelta) -> Applied:
     require_not_live(head, bound.data)
     require_deletes_not_live(index, bound.deletes)
     came, positions = WindowDeletes(working, since), DeletedPositions(working)
-    bound = _with_named(working, bound, came, since, positions=positions)
+    bound = _with_named(working, intent.branch, bound, came, since, positions=positions)
     gone = _gone(working, intent, bound, since, base=base)
     deletes = [file for file in bound.deletes if referenced_data_file(file) not in gone]
     referenced = entries_of(working, intent.branch, bound.references)
@@ -123,20 +123,23 @@ def _window(working: Working, intent: RowDelta, bound: _Bound) -> tuple[list[Sna
 
 def _with_named(
     working: Working,
+    branch: str,
     bound: _Bound,
     came: WindowDeletes,
     since: Sequence[Snapshot],
     *,
     positions: DeletedPositions,
 ) -> _Bound:
-    """The data files, too, that wide position deletes are for; they are read where others came to their partition.
+    """The data files, too, that wide position deletes are for; they are read where files left their partition, or
+    others' deletes came to it.
 
     Prevents: deletes that report success, of rows that were moved to another file or changed meanwhile.
     """
     wide = [file for file in bound.deletes if _is_wide(file)]
-    if not wide or not since:
+    newer = [*own_snapshots(working, branch), *since]
+    if not wide or not newer:
         return bound
-    left = {partition_key(e.data_file.spec_id, e.data_file.partition) for _, e in removed_data(working, since)}
+    left = {partition_key(e.data_file.spec_id, e.data_file.partition) for _, e in removed_data(working, newer)}
     met = [file for file in wide if partition_key(file.spec_id, file.partition) in left or came.may_reach(file)]
     own = {file.file_path for file in bound.data}
     names = [path for file in met for path in positions.named_by_own(file) if path not in own]

@@ -103,6 +103,8 @@ def _replay_member(drafts: Drafts, transaction: Transaction, member: Member) -> 
         if member.table == transaction.table:
             raise
         raise UnreadableTableError(member.table, error) from error
+    if isinstance(decision, Refused) and decision.conflicting_snapshot_id in draft.own:
+        return _by_its_own(decision)
     draft.own = frozenset(one.snapshot.snapshot_id for one in draft.snapshots)
     if isinstance(decision, Applied) and chooses_places(member):
         assert draft.metadata is not None
@@ -154,6 +156,21 @@ def _require_unchanged(one: Unchanged, seen: Seen) -> None:
             winner=winner,
             base=one.snapshot_id,
         )
+
+
+def _by_its_own(refused: Refused) -> Refused:
+    """The refusal of a member that an earlier one is in the way of: nobody else was first, and planning anew helps not.
+
+    The snapshot that it names is committed nowhere.
+    """
+    return msgspec.structs.replace(
+        refused,
+        message=f"an earlier member of this transaction is in its way: {refused.message}",
+        hint="fix",
+        conflicting_snapshot_id=None,
+        conflicting_intent_id=None,
+        conflicting_writer=None,
+    )
 
 
 def _placed(refused: Refused, where: str, details: dict[str, object]) -> Refused:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -59,6 +60,17 @@ def window(working: Working, branch: str, *, base_snapshot_id: int | None) -> li
         f"(it was expired with what followed, or is not an ancestor of the head)",
         base=base_snapshot_id,
     )
+
+
+def own_snapshots(working: Working, branch: str) -> list[Snapshot]:
+    """Snapshots of a branch that earlier members of the same transaction made, newest first.
+
+    They are no conflict (`window`); a member whose files show that it was made without them is asked about them all
+    the same.
+    """
+    if not working.own:
+        return []
+    return list(itertools.takewhile(lambda snapshot: snapshot.snapshot_id in working.own, lineage(working, branch)))
 
 
 def made_by(snapshot: Snapshot, manifests: Sequence[ManifestRef]) -> Iterator[ManifestRef]:
