@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, Protocol
 
+import msgspec
+
 from firn.model.errors import (
     AlreadyExists,
     FirnError,
@@ -25,6 +27,7 @@ from firn.storage.companion import Companion
 from firn.storage.files import FileStore
 from firn.storage.grown_content import Content, GrownContent, pieces_of
 from firn.storage.locations import FILE_SCHEME, scheme_of
+from firn.storage.marked_folders import MarkedFolders
 from firn.storage.write_messages import FORGOTTEN, Continued, Reply, Request
 
 ARENA_BYTES: Final = 256 * 1024 * 1024
@@ -69,15 +72,16 @@ class ProcessWrites:
     It is for a store that takes local files: the process writes whatever local file it is asked for. Bytes go through
     shared memory, and what does not fit there goes to a thread. When the process ends, what it was asked for is
     `Unavailable`: some of it may have been written, under names that nothing refers to. The next write starts another.
-    Linux only.
+    The process does not know `files`, so it is told the marks of `folders`. Linux only.
     """
 
-    def __init__(self, files: FileStore) -> None:
+    def __init__(self, files: FileStore, folders: MarkedFolders | None = None) -> None:
         self._threads = ThreadWrites(files)
         self._beginnings = Beginnings()
         self._companion: Companion[Reply] = Companion(
-            PROGRAM, reply=Reply, does="writes files", arena_bytes=ARENA_BYTES, on_end=self._beginnings.clear
-        )
+            PROGRAM, msgspec.json.encode({} if folders is None else dict(folders.marks)).decode(),
+            reply=Reply, does="writes files", arena_bytes=ARENA_BYTES, on_end=self._beginnings.clear,
+        )  # fmt: skip
 
     async def create_all(self, files: Sequence[tuple[str, Content]]) -> None:
         """As `FileStore.create_all`."""

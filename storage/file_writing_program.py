@@ -1,4 +1,6 @@
-"""The program that writes local files for a daemon: ``python -m … <socket> <shared memory>``, both descriptors.
+"""The program that writes local files for a daemon: ``python -m … <socket> <shared memory> <marks>``.
+
+The first two are descriptors, the last the marks of folders, a JSON object (`firn.storage.marked_folders`).
 
 See `firn.storage.file_writes`.
 """
@@ -24,6 +26,7 @@ from firn.storage.companion_program import MESSAGE_BYTES_MAX, serving
 from firn.storage.local_files import Bytes, LocalFiles, Rest
 from firn.storage.locations import normalize
 from firn.storage.malloc_settings import give_freed_memory_back
+from firn.storage.marked_folders import MarkedFolders
 from firn.storage.spare_files import SpareFiles
 from firn.storage.write_messages import FORGOTTEN, Reply, Request
 
@@ -32,9 +35,10 @@ PARALLEL_REQUESTS = 16
 
 
 class _Service:
-    def __init__(self, connection: socket.socket, memory: memoryview) -> None:
+    def __init__(self, connection: socket.socket, memory: memoryview, folders: MarkedFolders) -> None:
         self._connection = connection
         self._memory = memory
+        self._folders = folders
         self._files = LocalFiles()
         self._begun = BegunFiles()
         self._spare = SpareFiles()
@@ -119,7 +123,8 @@ class _Service:
             descriptor = nameless.get(file)
             files.append((location, data if descriptor is None else Rest(descriptor, data, places.get(file, ()))))
             start += size
-        self._files.create_all(files)
+        with self._folders.changing(*request.locations):
+            self._files.create_all(files)
 
 
 @contextlib.contextmanager
@@ -142,8 +147,10 @@ def _folder_of(request: Request, file: int) -> str:
 def main() -> None:
     """Serve the daemon at the other end of the socket."""
     give_freed_memory_back()
+    marks = sys.argv[3] if len(sys.argv) > 3 else "{}"  # an older daemon, whose files were replaced, names none
+    folders = MarkedFolders(msgspec.json.decode(marks, type=dict[str, str]))
     with serving() as (connection, memory), memoryview(memory) as view:
-        _Service(connection, view).serve()
+        _Service(connection, view, folders).serve()
 
 
 if __name__ == "__main__":

@@ -20,8 +20,11 @@ from firn.coordinator.config import is_loopback
 from firn.coordinator.operations.fleet import fleet_of
 from firn.coordinator.version import VERSION
 from firn.model.amounts import size_text
-from firn.model.errors import FirnError, Misconfigured, NotFound
+from firn.model.errors import FirnError, Misconfigured, NotFound, Unavailable
 from firn.model.identifiers import uuid7
+from firn.storage.folder_marks import FolderMarks
+from firn.storage.locations import FILE_SCHEME, normalize, scheme_of
+from firn.storage.marked_folders import MarkedFolders
 from firn.storage.membership import Membership
 from firn.storage.pauses import Pauses
 from firn.storage.pointers import TABLES, Pointers
@@ -30,6 +33,7 @@ from firn.storage.redis_vitals import RedisVitals
 SKEW_S_MAX: Final = 5.0
 FREE_SHARE_MIN: Final = 0.1
 USED_SHARE_MAX: Final = 0.9
+FOLDER: Final = "warehouse, folder"
 """Of Redis's memory, as the alert has it."""
 
 COLUMNS: Final = (Column(""), Column("CHECK"), Column("FOUND", long=True), Column("DO", long=True))
@@ -50,7 +54,9 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 @reaching
 def doctor(reach: Reach) -> int:
     """Check settings, Redis, ZooKeeper, warehouse, clocks and daemons. Exits with 1 when something is bad."""
-    findings = [*_settings(reach), *reach.run(_servers(reach)), *_warehouse(reach)]
+    findings = [*_settings(reach), *reach.run(_servers(reach))]
+    if not any(one.check == FOLDER and one.state == "bad" for one in findings):
+        findings += _warehouse(reach)
     if reach.output.as_json:
         reach.output.document(findings)
     reach.output.grid(COLUMNS, ((f.state, f.check, f.found, f.do) for f in findings), empty="")
@@ -88,6 +94,7 @@ async def _servers(reach: Reach) -> list[Finding]:
         ("ZooKeeper", _zookeeper),
         ("ZooKeeper, access", _access),
         ("daemons", _daemons),
+        (FOLDER, _folder),
     ):
         try:
             findings += await check(reach)
@@ -218,6 +225,22 @@ async def _daemons(reach: Reach) -> list[Finding]:
             check="redundancy", state="warning", found="one daemon: commits wait while it restarts", do="run two",
         ))  # fmt: skip
     return findings
+
+
+async def _folder(reach: Reach) -> list[Finding]:
+    """Whether a local warehouse is the one that the daemons know, and not what is left where its disk is missing."""
+    location = reach.settings.warehouse.location
+    if scheme_of(location) != FILE_SCHEME:
+        return []
+    async with reach.session() as session:
+        mark = await FolderMarks(session).of(normalize(location))
+    if mark is None:
+        return []  # no daemon has started with it
+    try:
+        MarkedFolders({location: mark}).check([location])
+    except Unavailable as error:
+        return [Finding(check=FOLDER, state="bad", found=one_line(str(error)), do="mount its disk here")]
+    return [Finding(check=FOLDER, state="good", found="is the one that the daemons know")]
 
 
 def _warehouse(reach: Reach) -> list[Finding]:

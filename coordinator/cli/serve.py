@@ -35,10 +35,12 @@ from firn.coordinator.endpoints import DATA_DEFAULT, Endpoints, forget_endpoints
 from firn.coordinator.intake.read_appends import Rules
 from firn.coordinator.logs import configure_logs
 from firn.coordinator.thread_calls import calls_under_way
+from firn.coordinator.warehouse_folders import warehouse_folders
 from firn.model.errors import FirnError, Misconfigured
 from firn.storage.file_writes import FileWrites, ProcessWrites, ThreadWrites
 from firn.storage.locations import FILE_SCHEME, scheme_of
 from firn.storage.malloc_settings import give_freed_memory_back
+from firn.storage.marked_folders import MarkedFiles
 
 SWITCH_INTERVAL_S: Final = 0.001
 """How long a thread that computes may hold up those that wait for it: Python's own 5 ms are a commit's latency."""
@@ -226,16 +228,18 @@ async def _start(
 ) -> tuple[Daemon, str | None]:
     """The daemon at work, and its URL; `stack` gets what ends it, the sooner when `hurried`, and its connections."""
     connections = await stack.enter_async_context(connect(settings))
-    writes: FileWrites = ThreadWrites(connections.files)
+    folders = await warehouse_folders(settings, session=connections.session, files=connections.files)
+    files = MarkedFiles(connections.files, folders)
+    writes: FileWrites = ThreadWrites(files)
     if scheme_of(settings.warehouse.location) == FILE_SCHEME and sys.platform == "linux":
-        writes = in_process = ProcessWrites(connections.files)
+        writes = in_process = ProcessWrites(files, folders)
         stack.push_async_callback(in_process.close)
     calculator = None
     if sys.platform == "linux" and len(os.sched_getaffinity(0)) > 1:
         calculator = Calculator(Rules(settings.limits, connections.streams.names.replies))
         stack.push_async_callback(calculator.close)
     daemon = Daemon(
-        settings, session=connections.session, streams=connections.streams, files=connections.files, writes=writes,
+        settings, session=connections.session, streams=connections.streams, files=files, writes=writes,
         calculator=calculator,
     )  # fmt: skip
     stack.push_async_callback(daemon.stop, hurried=hurried)
