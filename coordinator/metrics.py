@@ -65,6 +65,14 @@ class Metrics:
         self.dead_letters = Counter(
             "firn_dead_letters", "Stream entries set aside as unusable, by rule.", ("rule",), registry=self.registry
         )
+        self.lost_entries = Counter(
+            "firn_lost_entries",
+            "Entries that somebody removed from a stream: waiting ones were never read, taken ones were under way.",
+            ("was",), registry=self.registry,
+        )  # fmt: skip
+        self.queue_emptied = Counter(
+            "firn_queue_emptied", "Times that Redis was found without what it had before.", registry=self.registry
+        )
         self.moved = Counter(
             "firn_moved_entries",
             "Entries found in another shard's stream and moved to their own.",
@@ -204,6 +212,8 @@ class Metrics:
         for server in SERVERS:
             self.ping_seconds.labels(server)
             self.ping_failures.labels(server)
+        for was in ("waiting", "taken"):
+            self.lost_entries.labels(was)
         for result in ("won", "lost", "fenced", "unknown"):
             self.batches.labels(result)
 

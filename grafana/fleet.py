@@ -58,6 +58,18 @@ def fleet() -> Dashboard:
                         about="Their intents wait until `firn resume`. `firn status` says who paused them.",
                     ),
                     number(
+                        "Entries lost",
+                        f"round(sum{happened('firn_lost_entries_total', '15m')})",
+                        bad=1,
+                        about="Removed from the streams before they were decided, by somebody, in 15 minutes.",
+                    ),
+                    number(
+                        "Redis emptied",
+                        f"round(sum{happened('firn_queue_emptied_total', '1h')})",
+                        bad=1,
+                        about="Times in an hour that daemons found it without what it had before.",
+                    ),
+                    number(
                         "Versions",
                         "count(count by (version) (firn_build_info))",
                         warn=2,

@@ -33,6 +33,9 @@ REPLY_LENGTH_MAX: Final = 10_000
 EVENTS_LENGTH_MAX: Final = 100_000
 DEAD_LETTERS_LENGTH_MAX: Final = 10_000
 
+COUNTED_MAX: Final = 50
+"""Undelivered entries that `IntentStreams.deliveries` counts one by one: they are sent along with the answer."""
+
 BOOK_NOTES_MAX: Final = 1_000
 BOOK_VERSION: Final = "version"
 
@@ -197,6 +200,23 @@ class ShardLag(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     oldest_entry_ms: int | None
 
 
+class Deliveries(msgspec.Struct, frozen=True, kw_only=True):
+    """What a server has counted of a stream, all at one moment: what left it unread can be told from two of these.
+
+    `added` entries since the stream began, `removed` of them are not there any more; `undelivered` are there and were
+    never handed out (None: more than `COUNTED_MAX`). `delivered_id` was handed out last (`FIRST_ID`: nothing was), and
+    `delivered_there` says whether it is still there, as `IntentStreams.trim` leaves it. `delivered` is how many
+    entries the group was handed, as the server counts them: None when it cannot tell.
+    """
+
+    added: int
+    removed: int
+    undelivered: int | None
+    delivered_id: str
+    delivered_there: bool
+    delivered: int | None
+
+
 def check_payload(payload: bytes, *, bytes_max: int) -> None:
     """Refuse an intent that is over the limit, before it goes anywhere."""
     if len(payload) > bytes_max:
@@ -350,11 +370,15 @@ class IntentStreams(Protocol):
     async def trim(self, shard: int) -> int:
         """Remove what is settled from the front of the stream, never an entry that is pending or undelivered.
 
-        How many entries went.
+        The entry that was handed out last stays: where it is gone, somebody else has removed entries. How many went.
         """
         ...
 
     async def lag(self, shard: int) -> ShardLag: ...
+
+    async def deliveries(self, shard: int) -> Deliveries | None:
+        """What the server has counted of the stream; None where nobody has read from it yet."""
+        ...
 
     async def standing(self, shard: int, *, after: str = FIRST_ID, count: int = 100) -> list[Standing]:
         """Entries of a stream after an id, in order, and how far each has come. Looks only: nothing is handed out."""

@@ -26,9 +26,10 @@ class Claim(msgspec.Struct):
 
 
 class Group(msgspec.Struct):
-    """A consumer group: the last entry that it handed out, and what is pending."""
+    """A consumer group: the last entry that it handed out, how many it did, and what is pending."""
 
     last: Id = (0, 0)
+    delivered: int = 0
     pending: dict[Id, Claim] = {}
 
 
@@ -79,6 +80,12 @@ class RedisContent:
     def delete_entry(self, stream: str, entry_id: str) -> None:
         """Delete an entry, pending or not, as XDEL and MAXLEN do."""
         self.streams[stream].entries.pop(id_order(entry_id), None)
+
+    def cut(self, stream: str, *, keep: int) -> None:
+        """Remove all but the newest entries, whoever has read them, as XTRIM MAXLEN does."""
+        entries = self.streams[stream].entries
+        for entry_id in sorted(entries)[: len(entries) - keep]:
+            del entries[entry_id]
 
     # Commands --------------------------------------------------------------------------------------------------------
 

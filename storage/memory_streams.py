@@ -15,6 +15,7 @@ import msgspec
 from firn.model.errors import Unavailable, UnknownOutcome
 from firn.storage.intent_streams import (
     BOOK_VERSION,
+    COUNTED_MAX,
     DEAD_LETTER_FIELD,
     DEAD_LETTERS_LENGTH_MAX,
     EVENT_FIELD,
@@ -26,6 +27,7 @@ from firn.storage.intent_streams import (
     REPLY_LENGTH_MAX,
     Book,
     Delivered,
+    Deliveries,
     Entry,
     Message,
     Settlement,
@@ -203,7 +205,7 @@ class MemoryStreams:
         if stream is None or stream.group is None:
             return 0
         group = stream.group
-        keep_from = min([(group.last[0], group.last[1] + 1), *group.pending])
+        keep_from = min([group.last, *group.pending])
         settled = [entry_id for entry_id in stream.entries if entry_id < keep_from]
         for entry_id in settled:
             del stream.entries[entry_id]
@@ -220,6 +222,21 @@ class MemoryStreams:
             pending=len(group.pending),
             entries_added=stream.added,
             oldest_entry_ms=None if oldest is None else oldest[0],
+        )
+
+    async def deliveries(self, shard: int) -> Deliveries | None:
+        await self._turn()
+        stream = self._server.streams.get(self._names.intents(shard))
+        if stream is None or stream.group is None:
+            return None
+        undelivered = sum(entry_id > stream.group.last for entry_id in stream.entries)
+        return Deliveries(
+            added=stream.added,
+            removed=stream.added - len(stream.entries),
+            undelivered=undelivered if undelivered <= COUNTED_MAX else None,
+            delivered_id=text_of(stream.group.last),
+            delivered_there=stream.group.last in stream.entries,
+            delivered=stream.group.delivered,
         )
 
     async def standing(self, shard: int, *, after: str = FIRST_ID, count: int = 100) -> list[Standing]:
@@ -358,6 +375,7 @@ class MemoryStreams:
         for entry_id in ids:
             group.pending[entry_id] = Claim(consumer=consumer, since_ms=self._server.now_ms(), deliveries=1)
             group.last = entry_id
+            group.delivered += 1
         return [entry_of(shard, text_of(entry_id), known.entries[entry_id], deliveries=1) for entry_id in ids]
 
     def _settle(self, told: Settlement) -> None:

@@ -24,6 +24,7 @@ from firn.storage.intent_streams import (
     PAYLOAD_BYTES_MAX,
     Book,
     Delivered,
+    Deliveries,
     Entry,
     Message,
     Settlement,
@@ -37,6 +38,7 @@ from firn.storage.intent_streams import (
 )
 from firn.storage.redis_books import RedisBooks
 from firn.storage.redis_claims import RedisClaims
+from firn.storage.redis_deliveries import deliveries_of, group_of
 from firn.storage.redis_errors import ANSWER_TIMEOUT_S, redis_errors
 from firn.storage.redis_lines import WaitingLine
 from firn.storage.redis_telling import RedisTelling
@@ -197,13 +199,13 @@ class RedisStreams:
     async def trim(self, shard: int) -> int:
         stream = self._names.intents(shard)
         async with redis_errors("trim"):
-            group = await self._group(stream)
+            group = await group_of(self._redis, stream)
             if group is None:
                 return 0
             # Pending entries only come from beyond what was delivered, so neither bound can be too high by the time
-            # that the trim arrives.
+            # that the trim arrives. What was delivered last stays, to show that nobody has removed more than this.
             pending = await self._redis.xpending(stream, GROUP)
-            keep_from = id_after(_text(group["last-delivered-id"]))
+            keep_from = _text(group["last-delivered-id"])
             if pending["min"] is not None:
                 keep_from = min(keep_from, _text(pending["min"]), key=id_order)
             removed: int = await self._redis.xtrim(stream, minid=keep_from, approximate=False)
@@ -212,10 +214,10 @@ class RedisStreams:
     async def lag(self, shard: int) -> ShardLag:
         stream = self._names.intents(shard)
         async with redis_errors("lag"):
-            group = await self._group(stream)
+            group = await group_of(self._redis, stream)
             if group is None:
                 await self._ensure_group(shard)
-                group = await self._group(stream)
+                group = await group_of(self._redis, stream)
             info = await self._redis.xinfo_stream(stream)
             pending = await self._redis.xpending(stream, GROUP)
             last = FIRST_ID if group is None else _text(group["last-delivered-id"])
@@ -225,16 +227,21 @@ class RedisStreams:
             outstanding.append(_text(pending["min"]))
         return ShardLag(
             length=info["length"],
-            undelivered=None if group is None else group.get("lag"),
+            # Not the server's word alone: it goes on counting entries that were removed before they were delivered.
+            undelivered=0 if not undelivered else None if group is None else group.get("lag"),
             pending=pending["pending"],
             entries_added=info.get("entries-added", info["length"]),
             oldest_entry_ms=min((id_order(entry_id)[0] for entry_id in outstanding), default=None),
         )
 
+    async def deliveries(self, shard: int) -> Deliveries | None:
+        async with redis_errors("deliveries"):
+            return await deliveries_of(self._redis, self._names.intents(shard), atomic=not self._cluster)
+
     async def standing(self, shard: int, *, after: str = FIRST_ID, count: int = 100) -> list[Standing]:
         stream = self._names.intents(shard)
         async with redis_errors("standing"):
-            group = await self._group(stream)
+            group = await group_of(self._redis, stream)
             entries = await self._redis.xrange(stream, min=id_after(after), count=count)
             if not entries:
                 return []
@@ -372,15 +379,6 @@ class RedisStreams:
                 raise
         else:
             self._groups_created += 1
-
-    async def _group(self, stream: str) -> dict[str, Any] | None:
-        try:
-            groups = await self._redis.xinfo_groups(stream)
-        except rx.ResponseError as error:
-            if "no such key" not in str(error):
-                raise
-            return None
-        return next((group for group in groups if _text(group["name"]) == GROUP), None)
 
 
 def _standing(

@@ -16,6 +16,7 @@ import structlog
 from firn.coordinator.cancellation import cancel_all
 from firn.coordinator.intake.backlog import Backlog, Due
 from firn.coordinator.intake.intent_reader import IntentReader
+from firn.coordinator.intake.lost_entries import LostEntries
 from firn.coordinator.intake.page_size import PageSize
 from firn.coordinator.intake.quarantine import Quarantine
 from firn.coordinator.lanes.lanes import Lanes
@@ -96,6 +97,7 @@ class Intake:
         self._reader = reader
         self.announcement = msgspec.json.encode(SharedSettings(shards=shards))
         self._backlogs: dict[int, Backlog] = {}
+        self._lost = LostEntries(streams, metrics)
         self._page_size = PageSize(TAKE_COUNT)
         self._quarantine = Quarantine(lanes, deliveries_max=limits.deliveries_max)
         self._on_their_way: deque[asyncio.Task[None]] = deque()
@@ -116,6 +118,7 @@ class Intake:
         """These shards were given up: should they come back, what was delivered and not settled is taken up again."""
         for shard in shards & self._backlogs.keys():
             self._backlogs.pop(shard).given_up = True
+            self._lost.forget(shard)
 
     async def run(self) -> None:
         """Take entries until stopped. Failures of Redis are waited out; no delivery is counted meanwhile.
@@ -139,6 +142,8 @@ class Intake:
                 self._hears(answers=False)
                 for backlog in self._backlogs.values():
                     backlog.start_over()
+                self._lost.start_over()
+                self._measure_at = 0.0
                 await asyncio.sleep(RETRY_S)
 
     def _hears(self, *, answers: bool) -> None:
@@ -171,7 +176,10 @@ class Intake:
         count = self._page_size.count(streams=len(ready))
         taken = await self._streams.take(ready, consumer=self._consumer, count=count, block_ms=block_ms)
         self._page_size.saw(taken)
-        by_shard = [(self._backlogs.get(shard), list(some)) for shard, some in groupby(taken, key=attrgetter("shard"))]
+        pages = [list(some) for _, some in groupby(taken, key=attrgetter("shard"))]
+        for entries in pages:
+            self._lost.took(entries)
+        by_shard = [(self._backlogs.get(entries[0].shard), entries) for entries in pages]
         for backlog, entries in by_shard:
             await self._give_back(entries if backlog is None else self._reused(entries))
         # Only then: what has been admitted must reach `_distribute`, whatever goes wrong.
@@ -245,6 +253,7 @@ class Intake:
         for shard in shards:
             if shard not in self._backlogs:
                 self._publisher.refusals.took_over(shard)
+                self._measure_at = 0.0  # before anything is taken: what was lost while nobody read it is seen only now
                 self._backlogs[shard] = Backlog(
                     shard, shards=self._shards, streams=self._streams, lanes=self._lanes, consumer=self._consumer,
                     distribute=self._distribute_again, accept=self._accept,
@@ -265,6 +274,8 @@ class Intake:
                 "queue emptied", old_epoch=self._epoch, new_epoch=epoch,
                 hint="Redis lost its data: undecided intents are gone until their writers resubmit them",
             )  # fmt: skip
+            self._metrics.queue_emptied.inc()
+            self._lost.start_over()
             self._lanes.new_epoch()
             self._backlogs.clear()
             self._follow(self._owned())
@@ -274,7 +285,7 @@ class Intake:
         for shard, backlog in list(self._backlogs.items()):
             if (await self._streams.lag(shard)).pending > self._lanes.count_under_way(shard) + backlog.entries:
                 backlog.look_for_lost(min_idle_ms=int(JANITOR_S * 1000))
-            await self._streams.trim(shard)
+            self._lost.trimmed(shard, await self._streams.trim(shard))
 
     async def _measure(self) -> None:
         """How far behind the owned shards are."""
@@ -284,6 +295,7 @@ class Intake:
             self._metrics.pending.labels(str(shard)).set(lag.pending)
             age_s = 0.0 if lag.oldest_entry_ms is None else max(0.0, time.time() - lag.oldest_entry_ms / 1000)
             self._metrics.oldest_age_seconds.labels(str(shard)).set(age_s)
+            await self._lost.look(shard)
         paused = sum(backlog.paused_entries for backlog in self._backlogs.values())
         self._metrics.paused_intents.set(paused)
         self._metrics.held_back_intents.set(sum(backlog.entries for backlog in self._backlogs.values()) - paused)

@@ -28,6 +28,8 @@ class StreamWorld(Protocol):
 
     async def delete_entry(self, shard: int, entry_id: str) -> None: ...
 
+    async def cut(self, shard: int, *, keep: int) -> None: ...
+
     async def add_fields(self, stream: str, fields: dict[bytes, bytes]) -> str: ...
 
     async def pass_ms(self, milliseconds: int) -> None: ...
@@ -51,6 +53,9 @@ class MemoryStreamWorld:
 
     async def delete_entry(self, shard: int, entry_id: str) -> None:
         self._server.delete_entry(StreamNames().intents(shard), entry_id)
+
+    async def cut(self, shard: int, *, keep: int) -> None:
+        self._server.cut(StreamNames().intents(shard), keep=keep)
 
     async def add_fields(self, stream: str, fields: dict[bytes, bytes]) -> str:
         return self._server.add(stream, fields)
@@ -98,6 +103,9 @@ class RedisWorld:
 
     async def delete_entry(self, shard: int, entry_id: str) -> None:
         await self._admin.xdel(StreamNames().intents(shard), entry_id)
+
+    async def cut(self, shard: int, *, keep: int) -> None:
+        await self._admin.xtrim(StreamNames().intents(shard), maxlen=keep, approximate=False)
 
     async def add_fields(self, stream: str, fields: dict[bytes, bytes]) -> str:
         added: bytes = await self._admin.xadd(stream, fields)

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from firn.model.errors import InvalidIntent, UnknownOutcome
-from firn.storage.intent_streams import INTENT_FIELD, StreamNames, id_after
+from firn.storage.intent_streams import COUNTED_MAX, INTENT_FIELD, StreamNames, id_after
 from tests.contract.shard_of_intents import opened, settled, take, taken_over
 
 
@@ -183,8 +183,8 @@ async def test_only_what_is_settled_is_trimmed(redis_world):
     rest = await take(streams)
     assert [entry.entry_id for entry in rest] == ids[4:]
     await streams.settle([settled(entry) for entry in [taken[3], *rest]])
-    assert await streams.trim(0) == 3
-    assert (await streams.lag(0)).length == 0
+    assert await streams.trim(0) == 2, "all but the one that was handed out last"
+    assert (await streams.lag(0)).length == 1
     assert await streams.submit(0, b"after") > ids[-1]
     assert [entry.payload for entry in await take(streams)] == [b"after"]
 
@@ -205,6 +205,44 @@ async def test_the_lag_says_how_much_waits_and_since_when(redis_world):
     await streams.trim(0)
     lag = await streams.lag(0)
     assert (lag.length, lag.undelivered, lag.pending, lag.entries_added) == (4, 3, 1, 5)
+
+
+async def test_what_is_removed_unread_can_be_told_from_the_servers_counts(redis_world):
+    streams = await opened(redis_world)
+    ids = [await streams.submit(0, b"%d" % number) for number in range(5)]
+    taken = await take(streams, count=2)
+    before = await streams.deliveries(0)
+    assert (before.added, before.removed, before.undelivered) == (5, 0, 3)
+    assert (before.delivered_id, before.delivered_there, before.delivered) == (ids[1], True, 2)
+    await streams.settle([settled(entry) for entry in taken])
+    assert await streams.trim(0) == 1
+    own = await streams.deliveries(0)
+    assert (own.added, own.removed, own.undelivered, own.delivered_there) == (5, 1, 3, True)
+    await redis_world.cut(0, keep=1)
+    cut = await streams.deliveries(0)
+    assert (cut.added, cut.removed, cut.undelivered) == (5, 4, 1)
+    assert (cut.delivered_id, cut.delivered_there, cut.delivered) == (ids[1], False, 2)
+
+
+async def test_more_than_a_few_undelivered_entries_are_not_counted(redis_world):
+    streams = await opened(redis_world)
+    for _ in range(COUNTED_MAX):
+        await streams.submit(0, b"x")
+    assert (await streams.deliveries(0)).undelivered == COUNTED_MAX
+    await streams.submit(0, b"x")
+    assert (await streams.deliveries(0)).undelivered is None
+    assert await streams.deliveries(1) is None, "nobody reads that one"
+
+
+async def test_nothing_waits_where_all_that_waited_was_removed(redis_world):
+    """Servers differ in what they call the lag then, and some never come back from it."""
+    streams = await opened(redis_world)
+    for _ in range(4):
+        await streams.submit(0, b"x")
+    await take(streams, count=1)
+    await redis_world.cut(0, keep=0)
+    lag = await streams.lag(0)
+    assert (lag.undelivered, lag.entries_added, lag.length) == (0, 4, 0)
 
 
 async def test_an_entry_on_the_wrong_shard_is_moved(redis_world):
