@@ -75,6 +75,23 @@ def _check_equality(metadata: TableMetadata, file: ContentFile, *, where: str) -
         rules.INVALID_DELETE_FILE.refuse(f"{where}.equality-ids: no column has id {unknown[0]}", files=names)
 
 
+def require_columns(metadata: TableMetadata, deletes: Iterable[DataFile]) -> None:
+    """Refuse new equality deletes by columns that were dropped.
+
+    Files that were written since do not have them, nor have those that a rewrite has written since. Prevents: rows that
+    are deleted by null in a column that they do not have, or that live on because they were rewritten without it.
+    """
+    columns = metadata.current_schema.fields_by_id
+    for file in deletes:
+        dropped = [field_id for field_id in file.equality_ids or () if field_id not in columns]
+        if dropped:
+            rules.INVALID_DELETE_FILE.refuse(
+                f"{file.file_path} deletes rows by column {dropped[0]}, which was dropped",
+                files=(file.file_path,),
+                hint="replan",
+            )
+
+
 def require_deletes_not_live(index: LiveDeletes, files: Iterable[DataFile]) -> None:
     """Refuse a delete file that is live already. Prevents: a vector listed twice, which no reader accepts."""
     twice = [file.file_path for file in files if delete_key(file) in index]

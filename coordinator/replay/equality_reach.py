@@ -8,6 +8,9 @@ are not for it. So a row's visibility changes in two cases only:
 - equality deletes that came since reach its old file and not its new one: it comes back
 - equality deletes, older or newer, reach its new file and never reached the old one: it goes
 
+A column that was dropped is not in the new files. There, rows have no other value of it than null or a default, so
+deletes by it that reach the new file may mean other rows than they did, in both ways.
+
 Which row went where is decided by `MovedRows`, from files alone: where they leave it open, it may have.
 """
 
@@ -33,7 +36,8 @@ from firn.model.snapshot import Snapshot
 class _Deletes(msgspec.Struct, frozen=True, kw_only=True):
     """A file of equality deletes, the partition that it is for (None: all), and its data sequence number.
 
-    `came` is the snapshot since the base that it came with, `stays` whether it is there once the rewrite is committed.
+    `came` is the snapshot since the base that it came with, `stays` whether it is there once the rewrite is committed,
+    `by_dropped` whether it compares a column that the table has dropped.
     """
 
     keys: EqualityKeys
@@ -41,6 +45,7 @@ class _Deletes(msgspec.Struct, frozen=True, kw_only=True):
     age: int
     came: Snapshot | None
     stays: bool
+    by_dropped: bool
 
     @property
     def path(self) -> str:
@@ -52,6 +57,10 @@ class _Deletes(msgspec.Struct, frozen=True, kw_only=True):
         if age is None or age >= self.age:
             return False
         return self.scope is None or self.scope == _partition(file)
+
+    def may_be_moved(self, moved: MovedRows, source: DataFile, target: DataFile) -> bool:
+        """Whether rows that went from one file to the other may have one of the keys, in either."""
+        return self.by_dropped or moved.may_have(self.keys, source, target)
 
 
 def require_same_reach(
@@ -76,7 +85,7 @@ def require_same_reach(
     there = {_partition(file) for file in added}
     one_spec = len({entry.data_file.spec_id for entry in rewritten} | {file.spec_id for file in added}) <= 1
     in_place = intent.data_sequence_number is not None and one_spec and there <= here
-    found = [*live.gone(here), *(() if in_place else live.staying(here | there))]
+    found = [*live.gone(here), *live.staying(here | there, by_dropped_only=in_place)]
     if not found:
         return
     moved = MovedRows(working.metadata, rewritten, added, columns=columns)
@@ -96,8 +105,9 @@ def _require_still_reached(
         if not deletes.reaches(source, age_of(entry)) or not deletes.keys.may_be_in(source, moved.facts(source)):
             continue
         for target in moved.targets(source):
-            still = deletes.stays and deletes.reaches(target, intent.data_sequence_number)
-            if not still and moved.may_have(deletes.keys, source, target):
+            alike = deletes.stays and not deletes.by_dropped
+            still = alike and deletes.reaches(target, intent.data_sequence_number)
+            if not still and deletes.may_be_moved(moved, source, target):
                 what = f"rows of {source.file_path}, which {target.file_path} brings out of their reach,"
                 refuse_new_deletes(
                     deletes.came, deletes.keys.file, what, files=(source.file_path,), base=intent.base_snapshot_id
@@ -111,7 +121,8 @@ def _require_not_reached_anew(intent: Replace, deletes: _Deletes, moved: MovedRo
             continue
         for entry in moved.sources(target):
             source = entry.data_file
-            if deletes.reaches(source, age_of(entry)) or not moved.may_have(deletes.keys, source, target):
+            known = deletes.reaches(source, age_of(entry)) and not deletes.by_dropped
+            if known or not deletes.may_be_moved(moved, source, target):
                 continue
             rules.WRONG_SEQUENCE_NUMBER.refuse(
                 f"data-sequence-number: at the age of {number}, rows of {source.file_path} would be reached in "
@@ -140,6 +151,7 @@ class _LiveDeletes:
         self._came = came
         self._columns = columns
         self._specs = {spec.spec_id: spec for spec in working.metadata.partition_specs}
+        self._present = working.metadata.current_schema.fields_by_id.keys()
         self._since = {snapshot.snapshot_id: snapshot for snapshot in since}
         self._live = {
             key: one.entry
@@ -147,10 +159,12 @@ class _LiveDeletes:
             if one.file.content == "equality-deletes" and (key := delete_key(one.file)) not in removed
         }
 
-    def staying(self, partitions: Collection[PartitionKey]) -> Iterator[_Deletes]:
+    def staying(self, partitions: Collection[PartitionKey], *, by_dropped_only: bool) -> Iterator[_Deletes]:
         """Those that may be for files of some partitions."""
         oldest = min((snapshot.sequence_number for snapshot in self._since.values()), default=0)
         for entry in self._live.values():
+            if by_dropped_only and not self._is_by_dropped(entry.data_file):
+                continue
             scope = equality_scope(entry.data_file, self._specs)
             if scope is None or scope in partitions:
                 # Older ones that were written anew since have been read with those that they stand for.
@@ -180,7 +194,11 @@ class _LiveDeletes:
         self, entry: ManifestEntry, scope: PartitionKey | None, came: Snapshot | None, *, stays: bool
     ) -> _Deletes:
         keys = EqualityKeys(entry.data_file, self._columns)
-        return _Deletes(keys=keys, scope=scope, age=age_of(entry), came=came, stays=stays)
+        by_dropped = self._is_by_dropped(entry.data_file)
+        return _Deletes(keys=keys, scope=scope, age=age_of(entry), came=came, stays=stays, by_dropped=by_dropped)
+
+    def _is_by_dropped(self, file: DataFile) -> bool:
+        return any(field_id not in self._present for field_id in file.equality_ids or ())
 
 
 def _partition(file: DataFile) -> PartitionKey:

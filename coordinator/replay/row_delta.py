@@ -17,6 +17,7 @@ from firn.coordinator.replay.decision import Applied
 from firn.coordinator.replay.delete_rules import (
     bind_deletes,
     may_apply,
+    require_columns,
     require_deletes_live,
     require_deletes_not_live,
     require_same_partition,
@@ -98,6 +99,7 @@ def _bind(working: Working, intent: RowDelta) -> _Bound:
     assert working.metadata is not None
     data = bind_added(working, intent.data_files, where="data-files")
     deletes = bind_deletes(working, intent.delete_files, where="delete-files")
+    require_columns(working.metadata, deletes)
     own = {file.file_path for file in data}
     named = [path for file in deletes if (path := referenced_data_file(file)) is not None]
     references = dict.fromkeys(path for path in (*intent.referenced_data_files, *named) if path not in own)

@@ -98,13 +98,21 @@ class RealRows:
             partition = partition_of(self.spec, self.schema, members[0]) if self.spec.fields else ()
         return self._stored(encode_rows(members, self.schema, self._new(partition)))
 
+    def of_ids(self, *ids: int) -> ContentFile:
+        """A data file without regions, as it is written once that column was dropped."""
+        return self._stored(encode_rows([{1: id} for id in ids], project(self.schema, (1,)), self._new(())))
+
     def equality(self, *ids: int, like: ContentFile | None = None) -> ContentFile:
         """Deletes of every older row with one of these ids."""
-        partition = () if like is None else like.partition
-        members = [{1: id} for id in ids]
-        return self._stored(
-            encode_equality_deletes(members, project(self.schema, (1,)), self._new(partition), equality_ids=(1,))
-        )
+        return self._equality(1, ids, () if like is None else like.partition)
+
+    def of_regions(self, *regions: str | None) -> ContentFile:
+        """Deletes of every older row with one of these regions."""
+        return self._equality(2, regions, ())
+
+    def _equality(self, column: int, values: Iterable[Any], partition: tuple[Any, ...]) -> ContentFile:
+        keys, schema = [{column: value} for value in values], project(self.schema, (column,))
+        return self._stored(encode_equality_deletes(keys, schema, self._new(partition), equality_ids=(column,)))
 
     def positions(self, deleted: Mapping[str, Iterable[int]], *, like: ContentFile) -> ContentFile:
         """A position delete file of v2."""
@@ -234,7 +242,7 @@ class RealRows:
         metadata = await self.metadata()
         plan = plan_scan(metadata, files=StoredManifests(self.bench.files), **scan)
         found = [row for part in scan_rows(plan, metadata, files=self.bench.files) for row in part]
-        return sorted(((row[1], row[2]) for row in found), key=lambda row: (row[0], row[1] or ""))
+        return sorted(((row[1], row.get(2)) for row in found), key=lambda row: (row[0], row[1] or ""))
 
     async def row_ids(self) -> dict[int, int]:
         """Row ids of a v3 table by `id`."""
