@@ -19,6 +19,7 @@ from firn.coordinator.replay.file_filter import FileFilter
 from firn.coordinator.replay.files_rules import bind_added, require_live, require_not_live
 from firn.coordinator.replay.live_deletes import DeleteKey
 from firn.coordinator.replay.live_entries import entries_of
+from firn.coordinator.replay.row_ids import require_known_row_ids
 from firn.coordinator.replay.window import window
 from firn.coordinator.replay.working import Working
 from firn.model.amounts import plural
@@ -67,6 +68,8 @@ def _require_no_conflict(
     if intent.removed_data_files:
         entries = entries_of(working, intent.branch, intent.removed_data_files)
         require_no_new_deletes(WindowDeletes(working, since), entries, base=base)
+        if intent.data_files:
+            require_known_row_ids(working, since, entries, base=base)
     if covers is not None:
         require_no_removed_data(working, since, overwrites=covers.may_match, base=base)
         require_no_new_deletes_in(working, intent.branch, since, overwrites=covers.may_match, base=base)

@@ -26,6 +26,7 @@ from firn.coordinator.replay.lost_deletes import (
 )
 from firn.coordinator.replay.own_deletes import deleted_rows
 from firn.coordinator.replay.row_conflicts import require_no_rows_deleted
+from firn.coordinator.replay.row_ids import require_known_row_ids
 from firn.coordinator.replay.window import own_snapshots, window
 from firn.coordinator.replay.working import Working
 from firn.model.datafile import DataFile
@@ -48,6 +49,8 @@ def replace(working: Working, intent: Replace) -> Applied:
     rewritten = entries_of(working, intent.branch, intent.removed_data_files)
     came, positions = WindowDeletes(working, since), DeletedPositions(working)
     require_no_rows_deleted(working, positions, came, rewritten, base=base)
+    if added:
+        require_known_row_ids(working, since, rewritten, base=base)
     own = own_snapshots(working, intent.branch)
     deleted = deleted_rows(working, intent.branch, own, rewritten, positions=positions, base=base)
     require_no_more_rows(intent, rewritten, added, deleted=deleted)

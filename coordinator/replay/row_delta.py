@@ -29,6 +29,7 @@ from firn.coordinator.replay.files_rules import bind_added, require_live, requir
 from firn.coordinator.replay.live_entries import entries_of
 from firn.coordinator.replay.lost_deletes import require_no_lost_deletes
 from firn.coordinator.replay.row_conflicts import require_rows_untouched
+from firn.coordinator.replay.row_ids import require_known_row_ids
 from firn.coordinator.replay.vector_merge import draft_merged, plan_vectors, superseded_deletes
 from firn.coordinator.replay.window import own_snapshots, removed_data, window
 from firn.coordinator.replay.working import Working
@@ -184,8 +185,11 @@ def _require_no_conflict(
     """
     if intent.isolation == "serializable":
         require_no_new_data(working, since, reads=bound.reads.may_match, base=base)
-    require_no_new_deletes(came, entries_of(working, intent.branch, intent.removed_data_files), base=base)
+    removed = entries_of(working, intent.branch, intent.removed_data_files)
+    require_no_new_deletes(came, removed, base=base)
     rewrites_rows = bool(bound.data)
+    if rewrites_rows:
+        require_known_row_ids(working, since, [*removed, *referenced], base=base)
     for entry in referenced:
         own = [
             file for file in bound.deletes if file.content == "position-deletes" and may_apply(file, entry.data_file)

@@ -219,6 +219,9 @@ UNKNOWN_BASE: Final = _rule(
 MORE_ROWS: Final = _rule(
     "more-rows", "fix", "A compaction doubles rows, or brings back those that deletion vectors had deleted."
 )
+LOST_ROW_IDS: Final = _rule(
+    "lost-row-ids", "replan", "A row that nobody has changed becomes another one: it was given its id meanwhile."
+)
 NEW_DELETES: Final = _rule("new-deletes", "replan", "Rows come back that were deleted after a rewrite read them.")
 
 # What came meanwhile.
