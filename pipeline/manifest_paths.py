@@ -12,7 +12,8 @@ from firn.model.errors import CorruptFile, InvalidInput
 from firn.model.manifest import ManifestFile, Status
 from firn.storage.avro import open_avro
 from firn.storage.avro_schema import AvroSchema
-from firn.storage.avro_walk import Walk, content_of, long_of
+from firn.storage.avro_steps import content_of, long_of
+from firn.storage.avro_walk import Walk
 from firn.storage.files import FileStore
 from firn.storage.manifest_rows import check_entry_schema
 

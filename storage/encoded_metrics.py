@@ -23,7 +23,7 @@ from firn.model.json_members import INT_MAX
 from firn.storage.avro import decode_record
 from firn.storage.avro_numbers import LONG_MAX
 from firn.storage.avro_schema import compile_schema
-from firn.storage.avro_walk import Step, array, short_bytes
+from firn.storage.avro_steps import Step, array, short_bytes
 from firn.storage.manifest_schema import metrics_schema
 
 BOUND_BYTES_MAX: Final = 64 * 1024

@@ -17,7 +17,9 @@ from firn.model.manifest_summary import ManifestCounts, count_mismatches
 from firn.storage.avro import DEFAULT_LIMITS, AvroLimits
 from firn.storage.avro_numbers import encode_long
 from firn.storage.avro_schema import AvroSchema
-from firn.storage.avro_walk import Walk, content_of, long_of
+from firn.storage.avro_shapes import ShapedWalk
+from firn.storage.avro_steps import content_of, long_of
+from firn.storage.avro_walk import Walk
 from firn.storage.manifest_rows import FILE_FORMATS, check_entry_schema
 from firn.storage.manifests import open_manifest
 
@@ -27,6 +29,9 @@ _PATH: Final = (2, 100)
 _FORMAT: Final = (2, 101)
 _ROWS: Final = (2, 103)
 _SIZE: Final = (2, 104)
+
+_TABLE_SCHEMA: Final = "schema"
+"""What a manifest's header calls it."""
 
 _STATUSES: Final = {encode_long(status): int(status) for status in Status}
 _DATA: Final = (None, encode_long(CONTENT_CODES["data"]))
@@ -42,7 +47,7 @@ def live_paths(data: bytes, *, manifest: ManifestFile, limits: AvroLimits = DEFA
     paths: list[str] = []
     files, rows, deleted = [0, 0, 0], [0, 0, 0], int(Status.DELETED)
     try:
-        walk = _walk(file.schema)
+        walk = _shaped(file.schema, file.metadata.get(_TABLE_SCHEMA, b""))
         for count, content in file.read_contents():
             for _, (stored_status, kind, stored_path, file_format, stored_rows, size) in walk.records(content, count):
                 status = _STATUSES.get(stored_status or b"")
@@ -80,6 +85,11 @@ def checked_file(
     if not path or row_count < 0 or size[0] & 1 or not _is_format(file_format):
         raise InvalidInput(f"{plural(row_count, 'row')}, {long_of(size)} bytes", where=f"{path!r:.200}")
     return path, row_count
+
+
+@lru_cache(maxsize=64)
+def _shaped(schema: AvroSchema, table_schema: bytes) -> ShapedWalk:  # noqa: ARG001 - entries of a table look alike
+    return ShapedWalk(_walk(schema))
 
 
 @lru_cache(maxsize=64)

@@ -18,7 +18,8 @@ from firn.model.types import StructType
 from firn.storage.avro import AvroFile
 from firn.storage.avro_numbers import encode_long
 from firn.storage.avro_schema import AvroSchema, compile_schema
-from firn.storage.avro_walk import Walk, long_of
+from firn.storage.avro_steps import long_of
+from firn.storage.avro_walk import Walk
 from firn.storage.manifest_bytes import FileBytes
 from firn.storage.manifest_paths import checked_file
 from firn.storage.manifest_schema import manifest_schema

@@ -20,7 +20,8 @@ from firn.model.schema import Schema
 from firn.storage.avro import decode_record, write_avro
 from firn.storage.avro_numbers import encode_long
 from firn.storage.avro_schema import compile_schema
-from firn.storage.avro_walk import Walk, content_of, long_of
+from firn.storage.avro_steps import content_of, long_of
+from firn.storage.avro_walk import Walk
 from firn.storage.manifest_pieces import Layout, Piece, StoredBlock, blocks_of
 from firn.storage.manifest_rows import FILE_FORMATS
 from firn.storage.manifest_schema import file_start_schema, manifest_schema

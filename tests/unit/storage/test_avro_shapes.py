@@ -1,0 +1,154 @@
+"""A walk that has learned what records look like finds what one finds that never learns, whatever comes next."""
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from firn.storage.avro_numbers import encode_long
+from firn.storage.avro_schema import compile_schema
+from firn.storage.avro_shapes import FORMS_MAX, ITEMS_MAX, LESSONS_MAX, LOOKS, LOOKS_MAX, ShapedWalk
+from firn.storage.avro_walk import Walk
+from tests.strategies.avro_records import TYPES, WANTED, datum, record, with_names
+
+
+def outcome(walk, content, count):
+    """What is found, up to an error."""
+    found = []
+    try:
+        for end, fields in walk.records(content, count):
+            found.append((end, tuple(fields)))
+    except (ValueError, IndexError):
+        found.append("refused")
+    return found
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_what_has_been_learned_changes_no_answer(data):
+    fields = record(data.draw(st.lists(TYPES, max_size=3)), [(n, data.draw(WANTED)) for n in range(3)])
+    fields["fields"].append({"name": "last", "type": "long"})
+    schema = compile_schema(json.dumps(with_names(fields)).encode())
+    plain = Walk(schema, [(2,), (1,), (3,)], long=[(1,), (2,)])
+    shaped = ShapedWalk(plain, learn_after=2)
+    alike = st.sampled_from(data.draw(st.lists(datum(schema.layout), min_size=1, max_size=3)))
+    for _ in range(4):
+        records = [*data.draw(st.lists(alike, min_size=LOOKS, max_size=LOOKS)), data.draw(datum(schema.layout))]
+        content = b"".join(records)
+        assert outcome(shaped, content, len(records)) == outcome(plain, content, len(records))
+        broken = bytearray(content)
+        broken[data.draw(st.integers(0, len(broken) - 1))] = data.draw(st.integers(0, 255))
+        for damaged in (bytes(broken), content[: data.draw(st.integers(0, len(content) - 1))], content + b"\0"):
+            assert outcome(shaped, damaged, len(records)) == outcome(plain, damaged, len(records))
+
+
+BOUNDS = {
+    "type": "array",
+    "items": {"type": "record", "fields": [{"name": "key", "type": "int"}, {"name": "value", "type": "bytes"}]},
+}
+METRICS = compile_schema(
+    json.dumps(
+        with_names(
+            {
+                "type": "record",
+                "fields": [
+                    {"name": "path", "type": "string", "field-id": 1},
+                    {"name": "bounds", "type": ["null", BOUNDS]},
+                    {"name": "rows", "type": "long", "field-id": 2},
+                ],
+            }
+        )
+    ).encode()
+)
+
+
+def text(size):
+    return encode_long(size) + b"x" * size
+
+
+def metrics(*, path=20, sizes=(8, 8), keys=(1, 300), rows=7, blocks=1):
+    """A record with a location of that length, and bounds of these sizes and columns."""
+    items = b"".join(encode_long(key) + text(size) for key, size in zip(keys, sizes, strict=True))
+    bounds = (encode_long(len(sizes)) + items) * blocks + b"\0" if sizes else b"\0"
+    return text(path) + b"\2" + bounds + encode_long(rows)
+
+
+class Watched(Walk):
+    """Counts the records that are walked over."""
+
+    walked = 0
+
+    def record(self, content, at):
+        self.walked += 1
+        return super().record(content, at)
+
+
+def walked_over(learned_from, then, *, lessons=1):
+    """How many of some records are walked over by a walk that has learned from others."""
+    walk = Watched(METRICS, [(1,), (2,)], long=[(1,)])
+    shaped = ShapedWalk(walk, learn_after=1)
+    for lesson in range(lessons):
+        some = [learned_from(n) for n in range((1 << lesson) + LOOKS)]
+        outcome(shaped, b"".join(some), len(some))
+    before = walk.walked
+    plain = Walk(METRICS, [(1,), (2,)], long=[(1,)])
+    assert outcome(shaped, b"".join(then), len(then)) == outcome(plain, b"".join(then), len(then))
+    return walk.walked - before
+
+
+@pytest.mark.parametrize(
+    ("record_of", "then"),
+    [
+        (lambda n: metrics(rows=10**n), [metrics(rows=2**62), metrics(rows=0)]),
+        (lambda n: metrics(path=60 + n % 3), [metrics(path=61), metrics(path=62)]),
+        (lambda n: metrics(path=60 + n), [metrics(path=3), metrics(path=250)]),  # so many lengths: any
+        (lambda n: metrics(sizes=(8, n)), [metrics(sizes=(8, 100))]),
+        (lambda n: metrics(sizes=(8, 400)), [metrics(sizes=(8, 400))]),
+        (lambda n: metrics(keys=(1, n)), [metrics(keys=(1, 10**9))]),
+        (lambda n: metrics(sizes=(4,) * (n % FORMS_MAX), keys=range(n % FORMS_MAX)), [metrics(sizes=(), keys=())]),
+    ],
+)  # fmt: skip
+def test_records_like_those_before_are_not_walked_over(record_of, then):
+    alike = [record_of(n) for n in range(LOOKS)]
+    assert walked_over(record_of, alike) == 0
+    assert walked_over(record_of, then) == 0
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        metrics(path=21), metrics(sizes=(8, 9)), metrics(keys=(2, 300)), metrics(sizes=(8,), keys=(1,)),
+        metrics(blocks=2), text(20) + b"\0" + encode_long(7),
+    ],
+)  # fmt: skip
+def test_a_record_that_looks_different_is_walked_over(other):
+    assert walked_over(lambda _: metrics(), [metrics(), other, metrics()]) == 1
+
+
+def test_what_looks_different_often_enough_is_learned_as_well():
+    assert walked_over(lambda n: metrics(path=20 + n % 2), [metrics(path=20), metrics(path=21)], lessons=3) == 0
+
+
+@pytest.mark.parametrize(
+    "record_of",
+    [
+        lambda n: metrics(sizes=(4,) * n, keys=range(n)),  # arrays of more than `FORMS_MAX` lengths
+        lambda n: metrics(sizes=(4,) * (ITEMS_MAX + 1), keys=range(ITEMS_MAX + 1)),
+        lambda n: metrics(blocks=2),
+    ],
+)
+def test_a_field_that_never_looks_alike_is_passed_over_as_it_always_is(record_of):
+    assert max(FORMS_MAX, LOOKS_MAX) < LOOKS
+    assert walked_over(record_of, [metrics(sizes=(1, 2)), metrics(sizes=(200, 201))]) == 0
+
+
+def test_nothing_is_tried_any_more_where_records_never_look_alike():
+    walk = Watched(METRICS, [(1,), (2,)], long=[(1,)])
+    shaped = ShapedWalk(walk, learn_after=1)
+    records = [metrics(path=300 + n) for n in range((2 << LESSONS_MAX) + LOOKS * (LESSONS_MAX + 2))]
+    outcome(shaped, b"".join(records), len(records))
+    before = walk.walked
+    assert before > len(records) * 3 // 4
+    outcome(shaped, records[-1], 1)
+    assert walk.walked == before + 1
