@@ -31,7 +31,7 @@ from firn.model.transforms import (
     Void,
     parse_transform,
 )
-from firn.model.types import UNKNOWN, ListType, MapType, NestedField, StructType, Type
+from firn.model.types import UNKNOWN, NestedField, StructType, Type, is_primitive
 from firn.model.values import value_from_json, value_to_json
 
 PARTITION_FIELD_ID_START: Final = 1000
@@ -256,7 +256,7 @@ def _check_sources(field: PartitionField, schema: Schema, path: str) -> None:
         column = schema.field_by_id(source_id)
         if column is None:
             raise InvalidMetadata(f"the schema has no column {source_id}, source of {field}", where=path)
-        if isinstance(column.type, (StructType, ListType, MapType)):
+        if not is_primitive(column.type):
             raise InvalidMetadata(f"cannot partition by {column.name!r}: it is not of a primitive type", where=path)
         if not transform.can_transform(column.type):
             raise InvalidMetadata(f"{transform} does not take columns of type {column.type}", where=path)

@@ -21,7 +21,7 @@ from firn.model.partitioning import (
 )
 from firn.model.schema import Schema
 from firn.model.transforms import Transform, UnknownTransform, parse_transform
-from firn.model.types import DOUBLE, FLOAT, ListType, MapType, StructType, Type
+from firn.model.types import DOUBLE, FLOAT, Type, is_primitive
 
 Direction = Literal["asc", "desc"]
 NullOrder = Literal["nulls-first", "nulls-last"]
@@ -121,7 +121,7 @@ def check_order(order: SortOrder, schema: Schema, *, format_version: int, where:
             column = schema.field_by_id(source_id)
             if column is None:
                 raise InvalidMetadata(f"the schema has no column {source_id}, source of {field}", where=path)
-            if isinstance(column.type, (StructType, ListType, MapType)):
+            if not is_primitive(column.type):
                 raise InvalidMetadata(f"cannot sort by {column.name!r}: it is not of a primitive type", where=path)
             if not field.parsed_transform.can_transform(column.type):
                 raise InvalidMetadata(f"{field.transform} does not take columns of type {column.type}", where=path)

@@ -202,14 +202,14 @@ DEFAULT_ALGORITHM: Final = "spherical"
 EDGE_ALGORITHMS: Final = frozenset({"spherical", "vincenty", "thomas", "andoyer", "karney"})
 """Ways to draw the edge between two points of a geography."""
 
-_DECIMAL: Final = re.compile(r"decimal\(\s*([0-9]{1,3})\s*,\s*([0-9]{1,3})\s*\)")
-_FIXED: Final = re.compile(r"fixed\[\s*([0-9]{1,10})\s*\]")
-_GEOMETRY: Final = re.compile(r"geometry\s*(?:\(([^)]*)\))?")
-_GEOGRAPHY: Final = re.compile(r"geography\s*(?:\(([^,)]*)(?:,([^)]*))?\))?")
+_DECIMAL: Final = re.compile(r"decimal\(\s*([0-9]{1,3})\s*,\s*([0-9]{1,3})\s*\)", re.IGNORECASE)
+_FIXED: Final = re.compile(r"fixed\[\s*([0-9]{1,10})\s*\]", re.IGNORECASE)
+_GEOMETRY: Final = re.compile(r"geometry\s*(?:\(([^)]*)\))?", re.IGNORECASE)
+_GEOGRAPHY: Final = re.compile(r"geography\s*(?:\(([^,)]*)(?:,([^)]*))?\))?", re.IGNORECASE)
 
 
 def type_from_text(text: str, *, where: str = "type") -> Type:
-    """The type that a JSON string names; blanks around parameters are allowed.
+    """The type that a JSON string names, in whatever case, as Java reads it; blanks around parameters are allowed.
 
     An explicit default CRS or algorithm reads as the default, and either may be quoted, as PyIceberg writes them.
     Raises InvalidSchema for anything else.
@@ -219,6 +219,8 @@ def type_from_text(text: str, *, where: str = "type") -> Type:
         return known
     if len(text) > TYPE_TEXT_LENGTH_MAX:
         raise InvalidSchema(f"a type's text of {len(text)} characters, over {TYPE_TEXT_LENGTH_MAX}", where=where)
+    if (known := _BY_NAME.get(text.lower())) is not None:
+        return known
     if found := _DECIMAL.fullmatch(text):
         return _decimal(int(found[1]), int(found[2]), where)
     if found := _FIXED.fullmatch(text):

@@ -5,7 +5,7 @@ import uuid
 from decimal import Decimal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from firn.model.errors import InvalidInput, InvalidMetadata, Unsupported
@@ -40,11 +40,13 @@ from firn.model.types import (
     TIMESTAMPTZ,
     UNKNOWN,
     UUID,
+    VARIANT,
     DecimalType,
     ListType,
     NestedField,
     StructType,
 )
+from tests.strategies.examples import examples
 
 
 def column(field_id, name, type):
@@ -97,7 +99,7 @@ SPECS = st.builds(
 
 
 @given(SPECS)
-@settings(max_examples=50)
+@examples(50)
 def test_a_spec_survives_json_with_members_that_are_not_known(spec):
     read = spec_from_json(json.loads(json.dumps(spec_to_json(spec))))
     assert read == spec
@@ -291,6 +293,12 @@ def test_sources_may_be_any_primitive_column_nested_in_structs():
 )
 def test_a_source_that_is_gone_nested_in_a_list_or_of_a_wrong_type_is_refused(wrong):
     assert refusal(spec_of(wrong)) == "partition-spec.fields[0]"
+
+
+def test_a_variant_is_no_source_not_even_of_an_unknown_transform():
+    schema = Schema(schema_id=0, struct=StructType((column(1, "v", VARIANT),)))
+    with pytest.raises(InvalidMetadata, match="not of a primitive type"):
+        check_spec(spec_of(field(1000, "p", "spiral", 1)), schema, format_version=3)
 
 
 def test_a_void_field_may_be_of_a_dropped_column():

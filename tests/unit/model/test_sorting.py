@@ -8,7 +8,7 @@ import uuid
 from decimal import Decimal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from firn.model.errors import InvalidInput, InvalidMetadata, Unsupported
@@ -39,11 +39,13 @@ from firn.model.types import (
     STRING,
     TIMESTAMP,
     UUID,
+    VARIANT,
     DecimalType,
     NestedField,
     StructType,
     Type,
 )
+from tests.strategies.examples import examples
 
 COLUMNS: tuple[tuple[str, Type], ...] = (
     ("id", LONG),
@@ -105,7 +107,7 @@ ORDERS = st.builds(
 
 
 @given(ORDERS)
-@settings(max_examples=50)
+@examples(50)
 def test_an_order_survives_json_with_members_that_are_not_known(order):
     read = order_from_json(json.loads(json.dumps(order_to_json(order))))
     assert read == order
@@ -173,6 +175,13 @@ def test_a_key_needs_a_primitive_column_that_its_transform_takes(field):
     assert refused.value.where == "sort-order.fields[1]"
 
 
+@pytest.mark.parametrize("transform", ["void", "spiral"])
+def test_a_variant_is_no_key_whatever_the_transform_or_java_would_not_open_the_table(transform):
+    schema = Schema(schema_id=0, struct=StructType((NestedField(field_id=1, name="v", type=VARIANT, required=False),)))
+    with pytest.raises(InvalidMetadata, match="not of a primitive type"):
+        check_order(order_of(by(1, transform)), schema, format_version=3)
+
+
 def test_floats_and_nested_columns_can_be_sorted_by():
     check_order(order_of(by(4), by(20), by(2, "hour")), SCHEMA, format_version=1)
 
@@ -228,7 +237,7 @@ def test_a_finer_first_key_does_not_satisfy_a_coarser_one_with_a_second_key():
     st.lists(st.tuples(st.integers(-20, 20), st.integers(-(10**12), 10**12), st.text("ab", max_size=4)), max_size=12),
     st.data(),
 )
-@settings(max_examples=100)
+@examples(100)
 def test_what_satisfies_an_order_is_in_that_order(values, data):
     keys = [
         *(by(1, t) for t in ("identity", "truncate[2]", "truncate[3]", "truncate[4]", "truncate[6]")),
@@ -321,7 +330,7 @@ def test_rows_cannot_be_sorted_by_what_is_unknown():
         max_size=3,
     )
 )
-@settings(max_examples=50)
+@examples(50)
 def test_wanted_keys_survive_json(keys):
     assert sort_by_from_json(json.loads(json.dumps(sort_by_to_json(keys)))) == tuple(keys)
 
