@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from firn.model.errors import InvalidMetadata, Unsupported
@@ -31,6 +31,7 @@ from firn.model.metadata_changes import (
 )
 from firn.model.metadata_check import check_metadata
 from firn.model.snapshot import SnapshotRef
+from tests.strategies.examples import examples
 from tests.strategies.metadata import LOCATION, START_MS, UUID, appended, snapshot, table
 
 NOW = START_MS + 10**6
@@ -129,7 +130,7 @@ def test_a_tag_cannot_be_committed_to():
 
 
 @given(st.lists(st.integers(0, 2**42), min_size=1, max_size=6))
-@settings(max_examples=60)
+@examples(60)
 def test_timestamps_never_fall_whatever_the_clock_does(clock):
     metadata = table()
     times = [metadata.last_updated_ms]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 
 from firn.model.errors import InvalidInput, InvalidMetadata, InvalidSchema, Unsupported
 from firn.model.metadata_create import new_table_metadata
@@ -13,6 +13,7 @@ from firn.model.partitioning import PartitionField, PartitionSpec
 from firn.model.schema import Schema
 from firn.model.sorting import SortField, SortOrder
 from firn.model.types import LONG, STRING, TIMESTAMP, TIMESTAMP_NS, ListType, NestedField, StructType
+from tests.strategies.examples import examples
 from tests.strategies.metadata import BY_BUCKET, BY_DATA, LOCATION, START_MS, UUID, appended, table
 from tests.strategies.schemas import schemas
 
@@ -57,7 +58,7 @@ def test_columns_and_partition_fields_get_fresh_ids_and_keep_their_meaning():
 
 
 @given(schemas())
-@settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow])
+@examples(30, suppress_health_check=[HealthCheck.too_slow])
 def test_a_table_of_any_schema_reads_back(schema):
     metadata = table(schema=schema, format_version=3)
     assert metadata_from_json(metadata_to_json(metadata)) == metadata

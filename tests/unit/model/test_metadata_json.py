@@ -7,13 +7,14 @@ import json
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from pyiceberg.table.metadata import TableMetadataUtil
 
 from firn.model.errors import InvalidInput, InvalidMetadata, Unsupported
 from firn.model.metadata_changes import set_statistics, upgrade
 from firn.model.metadata_json import metadata_from_json, metadata_to_json
 from firn.storage.metadata_files import encode_metadata
+from tests.strategies.examples import examples
 from tests.strategies.metadata import BY_BUCKET, BY_DATA, START_MS, appended, table, tables
 
 SCHEMA = {"type": "struct", "fields": [{"id": 1, "name": "x", "required": True, "type": "long"}]}
@@ -45,7 +46,7 @@ def full(request):
 
 
 @given(tables())
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@examples(60, suppress_health_check=[HealthCheck.too_slow])
 def test_metadata_reads_back_as_it_was_written(metadata):
     obj = metadata_to_json(metadata)
     text = msgspec.json.encode(obj)
@@ -54,7 +55,7 @@ def test_metadata_reads_back_as_it_was_written(metadata):
 
 
 @given(tables(versions=(1, 2)))
-@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@examples(25, suppress_health_check=[HealthCheck.too_slow])
 def test_pyiceberg_parses_arbitrary_metadata(metadata):
     theirs = TableMetadataUtil.parse_raw(msgspec.json.encode(metadata_to_json(metadata)).decode())
     assert [one.snapshot_id for one in theirs.snapshots] == [one.snapshot_id for one in metadata.snapshots]

@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from firn.model.errors import InvalidInput
 from firn.model.field_ids import with_ids
@@ -23,6 +23,7 @@ from firn.model.schema_change import AddColumn, DropColumn, RenameColumn
 from firn.model.schema_update import apply_changes
 from firn.model.type_json import type_from_json
 from firn.model.types import INT, STRING, TYPE_DEPTH_MAX, StructType
+from tests.strategies.examples import examples
 from tests.strategies.schemas import schemas
 
 SPEC_EXAMPLE = [
@@ -132,7 +133,7 @@ def test_text_that_is_not_json_is_refused_by_the_propertys_name():
 
 
 @given(schemas())
-@settings(max_examples=25)
+@examples(25)
 def test_the_mapping_of_a_schema_gives_its_files_their_ids_back(schema):
     mapping = name_mapping_of(schema)
     assert name_mapping_from_text(name_mapping_to_text(mapping)) == mapping

@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from firn.model.errors import InvalidInput, InvalidMetadata, Unsupported
@@ -22,6 +22,7 @@ from firn.model.partition_update import (
 from firn.model.partitioning import UNPARTITIONED, PartitionField, PartitionSpec, check_spec, same_partitioning
 from firn.model.schema import Schema
 from firn.model.types import LONG, STRING, TIMESTAMPTZ, NestedField, StructType
+from tests.strategies.examples import examples
 
 
 def column(field_id, name, type):
@@ -95,7 +96,7 @@ CHANGES = st.lists(
 
 
 @given(CHANGES)
-@settings(max_examples=50)
+@examples(50)
 def test_changes_survive_json(changes):
     assert changes_from_json(json.loads(json.dumps(changes_to_json(changes)))) == tuple(changes)
 
@@ -326,7 +327,7 @@ STEPS = st.lists(
 
 
 @given(STEPS, st.sampled_from([1, 2, 3]))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_whatever_the_history_an_id_means_one_thing_and_specs_are_never_doubled(steps, format_version):
     table = Table(format_version)
     for n, (source, choice, action) in enumerate(steps):

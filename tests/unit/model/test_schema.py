@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from firn.model.errors import InvalidInput, InvalidSchema
 from firn.model.schema import assign_fresh_ids, schema_from_json, schema_to_json
 from firn.model.schema_rules import validate_schema
+from tests.strategies.examples import examples
 from tests.strategies.schemas import schemas, schemas_v1
 
 
@@ -51,19 +52,19 @@ TRIPS = schema_from_json(
 
 
 @given(schemas())
-@settings(max_examples=40)
+@examples(40)
 def test_every_schema_survives_json(schema):
     assert schema_from_json(schema_to_json(schema)) == schema
 
 
 @given(schemas())
-@settings(max_examples=25)
+@examples(25)
 def test_generated_schemas_keep_the_rules(schema):
     validate_schema(schema, format_version=3)
 
 
 @given(schemas_v1())
-@settings(max_examples=20)
+@examples(20)
 def test_a_schema_of_old_types_needs_no_new_version(schema):
     assert schema.min_format_version == 1
     validate_schema(schema, format_version=1)
@@ -168,7 +169,7 @@ def test_fresh_ids_reach_into_default_values():
 
 
 @given(schemas())
-@settings(max_examples=30)
+@examples(30)
 def test_fresh_ids_change_nothing_but_ids(schema):
     fresh, last = assign_fresh_ids(schema, 1000)
     assert sorted(fresh.fields_by_id) == list(range(1000, last + 1))

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from firn.model.errors import InvalidSchema
 from firn.model.schema import schema_from_json
 from firn.model.schema_projection import project, select
+from tests.strategies.examples import examples
 from tests.strategies.schemas import schemas
 
 
@@ -86,7 +87,7 @@ def test_names_are_selected_with_or_without_case():
 
 
 @given(schemas(), st.data())
-@settings(max_examples=30)
+@examples(30)
 def test_a_projection_keeps_every_field_asked_for_as_it_is(schema, data):
     ids = data.draw(st.sets(st.sampled_from(sorted(schema.fields_by_id))))
     kept = project(schema, ids)

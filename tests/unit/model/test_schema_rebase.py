@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
 
 from firn.model.column_properties import follow_columns
@@ -13,6 +13,7 @@ from firn.model.schema import Schema, schema_from_json
 from firn.model.schema_change import SchemaChange, changes_from_json
 from firn.model.schema_rebase import contested
 from firn.model.schema_update import apply_changes
+from tests.strategies.examples import examples
 
 BASE = schema_from_json(
     {"type": "struct", "schema-id": 0, "identifier-field-ids": [1], "fields": [
@@ -73,7 +74,7 @@ def schema_has_children(schema: Schema, field_id: int) -> bool:
     return any(schema.parent_id(i) == field_id for i in schema.fields_by_id)
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(one=change_lists, other=change_lists)
 def test_uncontested_changes_come_to_the_same_in_either_order(
     one: tuple[SchemaChange, ...], other: tuple[SchemaChange, ...]

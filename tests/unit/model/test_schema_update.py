@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from firn.model.errors import InvalidSchema
@@ -38,6 +38,7 @@ from firn.model.types import (
     ListType,
     StructType,
 )
+from tests.strategies.examples import examples
 from tests.strategies.schemas import schemas, types
 
 
@@ -363,7 +364,7 @@ def test_without_case_names_are_found_and_taken():
 
 
 @given(schemas(), types(), st.data())
-@settings(max_examples=40)
+@examples(40)
 def test_whatever_is_applied_leaves_other_columns_and_a_valid_schema(schema, type, data):
     top = [f.name for f in schema.fields]
     name = data.draw(st.sampled_from(top))

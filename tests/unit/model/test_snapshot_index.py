@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from firn.model.by_identity import ByIdentity
 from firn.model.metadata import TableMetadata
+from tests.strategies.examples import examples
 from tests.strategies.metadata import appended, table
 
 
@@ -35,7 +36,7 @@ def test_a_second_attempt_at_the_same_snapshot_finds_its_own() -> None:
     assert second.snapshot_by_id(2) is second.snapshots[1]
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.lists(st.tuples(st.integers(0, 30), st.booleans()), min_size=1, max_size=30))
 def test_every_metadata_of_a_tree_finds_exactly_its_own(steps: list[tuple[int, bool]]) -> None:
     made = [appended(table(), 1)]

@@ -7,13 +7,14 @@ import struct
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from firn.model.datafile import DataFile
 from firn.model.manifest import ManifestFile
 from firn.model.snapshot import Snapshot
 from firn.model.snapshot_summary import SummaryBuilder
+from tests.strategies.examples import examples
 
 DATA = DataFile(file_path="a", file_format="parquet", spec_id=0, record_count=10, file_size_in_bytes=100)
 POSITIONS = DataFile(
@@ -190,7 +191,7 @@ FILES = st.sampled_from([DATA, POSITIONS, EQUALITY, VECTOR])
 
 
 @given(st.lists(st.lists(FILES, max_size=4), max_size=5))
-@settings(max_examples=50)
+@examples(50)
 def test_totals_follow_the_files_through_any_history(commits):
     previous = None
     live: list[DataFile] = []

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from firn.model.errors import InvalidInput
 from firn.model.strict_json import loads
+from tests.strategies.examples import examples
 from tests.strategies.metadata import JSON_VALUES
 
 
@@ -73,7 +74,7 @@ def test_size_is_limited_before_parsing():
 
 
 @given(JSON_VALUES)
-@settings(max_examples=50)
+@examples(50)
 def test_every_plain_value_reads_back(value):
     assert loads(json.dumps(value), where="x") == value
     assert loads(json.dumps(value, ensure_ascii=False).encode(), where="x") == value

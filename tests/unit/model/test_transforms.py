@@ -7,7 +7,7 @@ import uuid
 from decimal import Decimal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from firn.model.errors import InvalidInput, Unsupported
@@ -47,6 +47,7 @@ from firn.model.types import (
     ListType,
     StructType,
 )
+from tests.strategies.examples import examples
 
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 INTS = st.integers(-(2**31), 2**31 - 1)
@@ -289,7 +290,7 @@ def test_time_transforms_of_nanoseconds_agree_with_microseconds(nanos):
 
 
 @given(INTS)
-@settings(max_examples=50)
+@examples(50)
 def test_dates_of_any_year_have_their_year_and_month(days):
     text = human_value(DATE, days)
     sign, year, month, day = text[0] == "-", *map(int, text.removeprefix("-").split("-"))

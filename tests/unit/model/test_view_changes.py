@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from firn.model import view_changes as changes
@@ -14,6 +14,7 @@ from firn.model.types import LONG, NestedField, StructType
 from firn.model.view import NO_VIEW, SqlRepresentation, UnknownRepresentation
 from firn.model.view_check import check_view
 from firn.model.view_json import view_metadata_from_json, view_metadata_to_json
+from tests.strategies.examples import examples
 from tests.strategies.metadata import SCHEMA, START_MS, UUID
 from tests.strategies.views import LOCATION, version, view
 
@@ -256,7 +257,7 @@ STEPS = st.one_of(
 
 
 @given(st.lists(st.tuples(STEPS, st.integers(-50, 50)), max_size=15))
-@settings(max_examples=60)
+@examples(60)
 def test_whatever_is_done_the_view_stays_whole(steps):
     metadata = view()
     now_ms = START_MS

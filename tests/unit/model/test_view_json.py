@@ -8,13 +8,14 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from pyiceberg.view.metadata import ViewMetadata as TheirViewMetadata
 
 from firn.model.errors import InvalidInput, InvalidMetadata, Unsupported
 from firn.model.view import UnknownRepresentation
 from firn.model.view_changes import replace_view
 from firn.model.view_json import view_metadata_from_json, view_metadata_to_json, view_version_from_json
+from tests.strategies.examples import examples
 from tests.strategies.metadata import SCHEMA, START_MS
 from tests.strategies.views import version, view, views
 
@@ -33,7 +34,7 @@ def full():
 
 
 @given(views())
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@examples(60, suppress_health_check=[HealthCheck.too_slow])
 def test_metadata_reads_back_as_it_was_written(metadata):
     text = msgspec.json.encode(view_metadata_to_json(metadata))
     assert view_metadata_from_json(text) == metadata
@@ -41,7 +42,7 @@ def test_metadata_reads_back_as_it_was_written(metadata):
 
 
 @given(views(known_only=True))
-@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@examples(25, suppress_health_check=[HealthCheck.too_slow])
 def test_pyiceberg_parses_arbitrary_metadata(metadata):
     # PyIceberg does not know every type; that its schemas are ours is tested with tables.
     metadata = msgspec.structs.replace(

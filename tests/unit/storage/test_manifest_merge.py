@@ -1,12 +1,13 @@
 """Merging manifests and removing files from them keeps what entries once were."""
 
 import msgspec
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from firn.model.datafile import DataFile
 from firn.model.manifest import Status
 from firn.storage.manifest_merge import MIN_COUNT, TARGET_BYTES, merge_entries, merge_plan, rewrite_without
+from tests.strategies.examples import examples
 from tests.strategies.manifests import added, deleted, existing, manifest
 
 SNAPSHOT = 5
@@ -61,7 +62,7 @@ def test_the_defaults_are_icebergs():
     assert bins(merge_plan(sized(*[1] * 100)))[0][1] is True
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(
     st.lists(st.tuples(st.integers(0, 120), st.integers(0, 2), st.sampled_from(["data", "deletes"])), max_size=12),
     st.integers(1, 5),

@@ -10,7 +10,7 @@ import uuid
 from decimal import Decimal
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from firn.model.errors import CorruptFile, InvalidInput, Unsupported
@@ -26,6 +26,7 @@ from firn.storage.manifests import (
     encode_manifests,
     manifest_file,
 )
+from tests.strategies.examples import examples
 from tests.strategies.manifests import (
     DAY_SCHEMA,
     DAY_SPEC,
@@ -71,7 +72,7 @@ def as_read(entry, *, version, number):
 @pytest.mark.parametrize(
     ("version", "content"), [(1, "data"), (2, "data"), (2, "deletes"), (3, "data"), (3, "deletes")]
 )
-@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@examples(25, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(data=st.data())
 def test_every_entry_survives_writing_and_reading(version, content, data):
     kinds = ["data"] if content == "data" else ["position-deletes", "equality-deletes"]

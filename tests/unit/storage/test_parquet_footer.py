@@ -5,13 +5,14 @@ import io
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from firn.model.errors import CorruptFile, InvalidInput, Unsupported
 from firn.storage import parquet_footer
 from firn.storage.parquet_footer import check_not_encrypted, read_footer
 from firn.storage.thrift import read_struct
+from tests.strategies.examples import examples
 
 TABLE = pa.table({"a": [1, None, 3, 4], "s": ["x", "y", None, "zz"], "l": [[1.0], [], None, [2.0, 3.0]]})
 
@@ -78,7 +79,7 @@ def test_too_many_row_groups_are_refused(monkeypatch):
         read_footer(pq.read_metadata(io.BytesIO(file_of(row_group_size=1))), location="f")
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.binary(max_size=60))
 def test_no_bytes_crash_the_thrift_reader(data):
     try:

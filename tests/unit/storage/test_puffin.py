@@ -5,13 +5,14 @@ import struct
 import lz4.frame
 import pytest
 import zstandard
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from firn.model.deletion_vector import DeletionVector
 from firn.model.errors import CorruptFile, InvalidInput, Unsupported
 from firn.storage import puffin
 from firn.storage.puffin import Blob, PuffinFile, deletion_vector_blob, encode_puffin, footer_range, read_footer
+from tests.strategies.examples import examples
 
 
 def blob(data=b"content", kind="some-blob", **members) -> Blob:
@@ -27,7 +28,7 @@ def parse(data: bytes) -> PuffinFile:
     return PuffinFile.parse(data, location="file.puffin")
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(
     st.lists(st.tuples(st.binary(max_size=200), st.sampled_from([None, "lz4", "zstd"])), max_size=5),
     st.dictionaries(st.text(max_size=10), st.text(max_size=10), max_size=3),
