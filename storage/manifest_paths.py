@@ -20,8 +20,8 @@ from firn.storage.avro_schema import AvroSchema
 from firn.storage.avro_shapes import ShapedWalk
 from firn.storage.avro_steps import content_of, long_of
 from firn.storage.avro_walk import Walk
+from firn.storage.manifest_container import open_manifest
 from firn.storage.manifest_rows import FILE_FORMATS, check_entry_schema
-from firn.storage.manifests import open_manifest
 
 _STATUS: Final = (0,)
 _CONTENT: Final = (2, 134)

@@ -19,8 +19,9 @@ from firn.model.partitioning import partition_type
 from firn.model.types import StructType
 from firn.storage.avro import SEAL, SEAL_KEY, AvroFile, compress, inflate
 from firn.storage.avro_schema import compile_schema
+from firn.storage.manifest_container import open_manifest
 from firn.storage.manifest_schema import manifest_schema
-from firn.storage.manifests import BLOCK_ENTRIES, open_manifest
+from firn.storage.manifests import BLOCK_ENTRIES
 from firn.storage.packed_entries import PackedEntries, block_content, joined
 from firn.storage.packed_reading import cut_block, cut_manifest
 

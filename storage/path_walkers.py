@@ -22,6 +22,7 @@ import structlog
 
 from firn.model.manifest import ManifestFile
 from firn.storage.manifest_paths import live_paths
+from firn.storage.pipe_messages import put, take
 
 PROGRAM: Final = "firn.storage.path_walking_program"
 
@@ -39,12 +40,6 @@ GROUP_BYTES: Final = 2 * 1024 * 1024
 
 ANSWER_S: Final = 30.0
 """A process that has not listed a group by then is ended; one of 2 MB takes it 0.04 s."""
-
-SIZE_BYTES: Final = 8
-"""Of the number before each message, which says how long it is."""
-
-MESSAGE_BYTES_MAX: Final = 1 << 30
-"""No message is longer, unless the other side is something else."""
 
 _in_use: Final = threading.Lock()
 """Tables that are opened at the same time, as after a takeover, do not have processes each."""
@@ -216,22 +211,3 @@ class _Walker:
                     [sys.executable, "-m", PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE
                 )
             return None if self._ended else self._process
-
-
-def put(stream: Any, message: bytes) -> None:
-    """Write a message behind its size."""
-    stream.write(len(message).to_bytes(SIZE_BYTES, "big"))
-    stream.write(message)
-    stream.flush()
-
-
-def take(stream: Any) -> bytes | None:
-    """Read a message that `put` wrote, None where the other side has ended. Raises ValueError for what is none."""
-    head = stream.read(SIZE_BYTES)
-    if len(head) < SIZE_BYTES:
-        return None
-    size = int.from_bytes(head, "big")
-    if size > MESSAGE_BYTES_MAX:
-        raise ValueError(f"a message of {size} bytes")
-    message: bytes = stream.read(size)
-    return message if len(message) == size else None

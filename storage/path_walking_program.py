@@ -11,7 +11,7 @@ import msgspec
 from firn.model.errors import FirnError
 from firn.model.manifest import ManifestFile
 from firn.storage.manifest_paths import live_paths
-from firn.storage.path_walkers import put, take
+from firn.storage.pipe_messages import put, take
 
 _ROWS: Final = msgspec.msgpack.Decoder(list[ManifestFile])
 _ENCODER: Final = msgspec.msgpack.Encoder()

@@ -10,7 +10,8 @@ import pytest
 from firn.model.errors import CorruptFile
 from firn.storage import path_walkers
 from firn.storage.manifest_paths import live_paths
-from firn.storage.path_walkers import FILES_MIN, PROGRAM, PathWalkers, listed_paths, take
+from firn.storage.path_walkers import FILES_MIN, PROGRAM, PathWalkers, listed_paths
+from firn.storage.pipe_messages import take
 from tests.strategies.manifests import added
 from tests.unit.storage.manifest_writing import committed, encode, replace
 
