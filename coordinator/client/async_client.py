@@ -68,7 +68,7 @@ class AsyncTicket:
 
 
 class AsyncClient(Operations[Coroutine[Any, Any, AsyncTicket]]):
-    """Submits intents to firn's daemons through Redis; one event loop, any number of tasks.
+    """Submits intents to firn's daemons through Redis; one event loop (Misconfigured on another), any number of tasks.
 
     Each operation is a method (`firn.coordinator.client.operations`) that is awaited for its ticket. `url` None: where
     `firn.coordinator.client.address` says. Connects when first used. Use it with ``async with``, or `close` it.
@@ -121,6 +121,7 @@ class AsyncClient(Operations[Coroutine[Any, Any, AsyncTicket]]):
         the answer: `Forecast.waiting` counts those in the queue. Reads the table's metadata and manifests. NotFound
         says what to do when Redis does not know a table.
         """
+        self._delivery.home.check()
         # By its name and not before: replay is nothing that every writer loads.
         dry_runs = importlib.import_module("firn.coordinator.insight.dry_runs")
         runs = dry_runs.DryRuns(streams=self._streams, files=self._files, pointers=await self._finder.pointers())
@@ -129,14 +130,17 @@ class AsyncClient(Operations[Coroutine[Any, Any, AsyncTicket]]):
 
     async def outcome(self, intent_id: str) -> Outcome | None:
         """The outcome of any intent while Redis has it; None says nothing about whether it was committed."""
+        self._delivery.home.check()
         return await self._delivery.outcome(intent_id)
 
     async def table(self, name: str) -> TableView:
         """The table as it is now, to make data files for. `NotFound` says what to do when Redis does not know it."""
+        self._delivery.home.check()
         return await self._finder.find(name)
 
     async def view(self, name: str) -> ViewFound:
         """The view as it is now, to change it; raises as `table` does."""
+        self._delivery.home.check()
         return await self._finder.find_view(name)
 
     def begin(self, table: str, **options: Unpack[ReservationOptions]) -> AsyncReservation:
@@ -145,6 +149,7 @@ class AsyncClient(Operations[Coroutine[Any, Any, AsyncTicket]]):
 
     async def reserved(self, table: str) -> Board:
         """Who is at work on a table, and what has disturbed them."""
+        self._delivery.home.check()
         async with self._naming():
             return await self._reservations.of(table)
 

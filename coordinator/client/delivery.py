@@ -21,6 +21,7 @@ import msgspec
 
 from firn.coordinator.cancellation import cancel_all
 from firn.coordinator.client.answers import Answer, Unknown
+from firn.coordinator.client.home_loop import HomeLoop
 from firn.coordinator.client.intents import sealed
 from firn.coordinator.client.options import RESUBMIT_AFTER_S, RESUBMIT_AFTER_S_MAX, UNRESOLVED_MAX
 from firn.model.errors import FirnError, InvalidIntent, Misconfigured, Unavailable
@@ -88,6 +89,8 @@ class Waiting:
         self.held = False
         """Whether an earlier epoch of the same streaming writer has to be decided first."""
         self.next_epoch: Waiting | None = None
+        self.shared = False
+        """Whether it was submitted more than once: then it goes on when one of those who submitted it is cancelled."""
 
     def due(self, now: float) -> bool:
         """Whether it is time to look at it again."""
@@ -136,6 +139,7 @@ class Delivery:
         self._tasks: list[asyncio.Task[None]] = []
         self._background: set[asyncio.Task[None]] = set()
         self._closed = False
+        self.home = HomeLoop()
 
     @property
     def unresolved(self) -> int:
@@ -158,6 +162,7 @@ class Delivery:
         Returns after the first attempt, whether or not Redis took it; what is under way already under this id, if
         anything is. Raises Misconfigured when Redis does not let this client in.
         """
+        self.home.check()
         self._check_open()
         known = self._under_way(waiting)
         if known is not None:
@@ -171,7 +176,8 @@ class Delivery:
             try:
                 await self._send(waiting)
             except BaseException as error:  # cancellation too: nobody holds a ticket for it
-                self._resolve(waiting, waiting.unknown(f"submitting was broken off: {error!r}"))
+                if not (waiting.shared and isinstance(error, asyncio.CancelledError)):
+                    self._resolve(waiting, waiting.unknown(f"submitting was broken off: {error!r}"))
                 raise
         return waiting
 
@@ -198,6 +204,8 @@ class Delivery:
         known = self._waiting.get(waiting.intent_id)
         if known is not None and known.digest != waiting.digest:
             raise InvalidIntent("this id is another intent's", rule="intent-id-reuse", where="intent-id")
+        if known is not None:
+            known.shared = True
         return known
 
     def _enter(self, waiting: Waiting) -> None:
@@ -368,13 +376,15 @@ class Delivery:
         await self._send_or_log(waiting)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """A loop that ends by itself is our mistake: say so, rather than let everybody wait for ever."""
-        if task.cancelled() or self._closed:
+        """A loop has ended by itself, our mistake, or with all tasks of its program: nobody is to wait for ever."""
+        if self._closed:
             return
         self._closed = True
-        _log.error("client stopped: %s ended", task.get_name(), exc_info=task.exception())
+        why = "cancelled" if task.cancelled() else repr(task.exception())
+        if not task.cancelled():
+            _log.error("client stopped: %s ended", task.get_name(), exc_info=task.exception())
         for waiting in list(self._waiting.values()):
-            self._resolve(waiting, waiting.unknown(f"the client stopped: {task.exception()!r}"))
+            self._resolve(waiting, waiting.unknown(f"the client stopped: {why}"))
 
 
 def _outcome_of(data: bytes) -> Outcome | None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import pickle
 import time
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import msgspec
 import pytest
@@ -14,7 +16,7 @@ from firn.coordinator.client.intents import new_intent_id, sealed
 from firn.model.errors import InvalidIntent, Misconfigured, NotFound, Unavailable
 from firn.model.intent import Append, ContentFile, digest_of, encode_intent
 from firn.model.outcome import encode_outcome
-from tests.unit.coordinator.workbench import SCHEMA, TABLE, Workbench, append, content_file, path_of
+from tests.unit.coordinator.workbench import SCHEMA, TABLE, Workbench, append, content_file, new_id, path_of
 
 
 def client_of(bench: Workbench, **options) -> AsyncClient:
@@ -274,6 +276,53 @@ async def test_the_same_intent_submitted_twice_is_one() -> None:
         after = await client.submit(intent)
         assert await after.committed(10) == await first.committed(10)
     assert await bench.live() == ["a"]
+
+
+async def test_an_intent_goes_on_when_one_of_two_who_submit_it_is_cancelled() -> None:
+    bench = Workbench()
+    intent = append("a")
+    async with client_of(bench) as client:
+        bench.redis.down = True
+        cancelled = asyncio.create_task(client.submit(intent))
+        await asyncio.sleep(0)
+        ticket = await client.submit(intent)
+        assert cancelled.cancel()
+        bench.redis.down = False
+        async with bench.daemon():
+            await created(client)
+            assert not isinstance(await ticket.result(10), Unknown)
+        with pytest.raises(asyncio.CancelledError):
+            await cancelled
+
+
+def test_a_client_says_that_it_belongs_to_another_event_loop() -> None:
+    bench = Workbench()
+    client = client_of(bench)
+    tickets: list[AsyncTicket] = []
+
+    async def use() -> None:
+        tickets.append(await client.append(TABLE, [content_file("a")]))
+
+    asyncio.run(use())
+    assert tickets[0].done, "it is not waited for in vain"
+    uses: list[Callable[[], Coroutine[Any, Any, Any]]] = [
+        use, lambda: client.outcome(new_id()), lambda: client.table(TABLE), lambda: client.view("db.v"),
+        lambda: client.reserved(TABLE), lambda: client.dry_run(append("a")),
+    ]  # fmt: skip
+    for again in uses:
+        with pytest.raises(Misconfigured, match="first used on, which has ended: make one for each loop"):
+            asyncio.run(again())
+
+
+async def test_nobody_waits_for_ever_when_a_program_cancels_all_of_its_tasks() -> None:
+    bench = Workbench()
+    async with client_of(bench) as client:
+        ticket = await client.append(TABLE, [content_file("a")])
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
+        answer = await ticket.result(5)
+        assert isinstance(answer, Unknown)
+        assert "the client stopped: cancelled" in answer.reason
 
 
 async def test_an_id_with_other_content_is_refused_while_the_first_is_under_way() -> None:
