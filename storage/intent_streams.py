@@ -424,6 +424,10 @@ class IntentStreams(Protocol):
         """A table's notes. InvalidInput when there are more than `BOOK_NOTES_MAX`, which no client of ours leaves."""
         ...
 
+    async def any_notes(self, tables: Sequence[str]) -> bool:
+        """Whether any of the tables has notes."""
+        ...
+
     async def note(self, table: str, changes: Mapping[str, bytes | None], *, version: int, lives_ms: int) -> bool:
         """Change notes (None: remove), if the book is still at `version`; False when it is not.
 

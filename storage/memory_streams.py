@@ -312,6 +312,10 @@ class MemoryStreams:
         check_book(table, len(found))
         return book_of(found, now_ms=self._server.now_ms())
 
+    async def any_notes(self, tables: Sequence[str]) -> bool:
+        await self._turn()
+        return any(self._server.hash(self._names.book(table)) for table in tables)
+
     async def note(self, table: str, changes: Mapping[str, bytes | None], *, version: int, lives_ms: int) -> bool:
         key = self._names.book(table)
 

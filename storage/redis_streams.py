@@ -318,6 +318,10 @@ class RedisStreams:
         async with redis_errors("book"):
             return await self._books.read(self._names.book(table), table=table)
 
+    async def any_notes(self, tables: Sequence[str]) -> bool:
+        async with redis_errors("any_notes"):
+            return bool(await self._redis.exists(*map(self._names.book, tables)))
+
     async def note(self, table: str, changes: Mapping[str, bytes | None], *, version: int, lives_ms: int) -> bool:
         async with redis_errors("note", write=True):
             return await self._books.change(self._names.book(table), changes, version=version, lives_ms=lives_ms)

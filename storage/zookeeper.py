@@ -34,6 +34,7 @@ from firn.model.errors import (
     Unavailable,
     UnknownOutcome,
 )
+from firn.storage.kazoo_threads import KazooThreads
 from firn.storage.sessions import (
     MULTI_ANY_VERSION,
     Check,
@@ -116,6 +117,7 @@ class ZooKeeperSession:
             keyfile_password=options.tls_key_password,
             verify_certs=options.tls_verify,
             check_hostname=options.tls_verify,
+            handler=KazooThreads(),
         )
         self._client.add_listener(self._on_kazoo_state)
         self._state: SessionState = "lost"

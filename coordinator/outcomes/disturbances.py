@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -43,8 +43,8 @@ PACE_S: Final = 0.05
 """How long what lands is gathered: a busy table's reservations are read so often, not after each of its commits."""
 
 TABLES_AT_ONCE: Final = 64
-"""Tables whose reservations are asked for together: with many busy ones a round trip for each would be too slow, and
-what landed would be kept meanwhile.
+"""Tables whose reservations are asked for together, where there are any: with many busy ones a round trip for each
+would be too slow, and what landed would be kept meanwhile.
 """
 
 INTENTS_LISTED_MAX: Final = 20
@@ -107,7 +107,17 @@ class Disturbances:
             tables = list(landings)
             for first in range(0, len(tables), TABLES_AT_ONCE):
                 some = tables[first : first + TABLES_AT_ONCE]
-                await asyncio.gather(*(self._try_to_look_at(table, landings.pop(table)) for table in some))
+                await self._look_at_all({table: landings.pop(table) for table in some})
+
+    async def _look_at_all(self, landings: Mapping[str, Sequence[Landing]]) -> None:
+        """Most of the time nobody has reserved anything, which one question tells of all tables."""
+        try:
+            if not await self._reservations.any_of(list(landings)):
+                return
+        except (FirnError, OSError) as error:
+            self._log.warning("reservations not looked at", tables=len(landings), reason=str(error))
+            return
+        await asyncio.gather(*(self._try_to_look_at(table, some) for table, some in landings.items()))
 
     async def _try_to_look_at(self, table: str, landings: Sequence[Landing]) -> None:
         try:

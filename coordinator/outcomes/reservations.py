@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -95,6 +95,10 @@ class Reservations:
     async def of(self, table: str) -> Board:
         """What is reserved of a table now."""
         return self._board(await self._streams.book(table))
+
+    async def any_of(self, tables: Sequence[str]) -> bool:
+        """Whether there may be reservations of any of these tables: one question, however many they are."""
+        return await self._streams.any_notes(tables)
 
     async def begin(self, reservation: Reservation, *, lease_ms: int, anyway: bool = False) -> Begun:
         """Reserve, unless others certainly have it (`anyway`: all the same). Its times are set here.

@@ -64,6 +64,15 @@ async def test_notes_are_changed_by_one_of_those_who_saw_the_same_version(redis_
     assert (await streams.book("db.é t")).notes["d"] == (b"s" if wrote[0] else b"o")
 
 
+async def test_one_question_tells_whether_any_of_many_tables_has_notes(redis_world):
+    streams = await redis_world.connect()
+    tables = [f"db.t{number}" for number in range(20)]
+    assert not await streams.any_notes(tables)
+    await streams.note("db.t7", {"a": b"1"}, version=0, lives_ms=60_000)
+    assert await streams.any_notes(tables)
+    assert not await streams.any_notes([table for table in tables if table != "db.t7"])
+
+
 async def test_a_book_goes_when_its_time_is_over_and_tells_redis_s_time(redis_world):
     streams = await redis_world.connect()
     before = (await streams.book("db.t")).now_ms

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -21,6 +22,9 @@ class Slow:
     def __init__(self) -> None:
         self._asked = 0
         self.all_asked = asyncio.Event()
+
+    async def any_of(self, tables: Sequence[str]) -> bool:
+        return set(tables) == set(TABLES)
 
     async def of(self, _table: str) -> Board:
         self._asked += 1
@@ -46,12 +50,12 @@ async def test_what_a_batch_was_replayed_on_is_let_go_of(monkeypatch):
     """Also while nobody can say what is reserved."""
     waiting = asyncio.Event()
 
-    async def never(self: Reservations, table: str) -> Board:
+    async def never(self: Reservations, tables: Sequence[str]) -> bool:
         waiting.set()
         await asyncio.Event().wait()
         raise AssertionError
 
-    monkeypatch.setattr(Reservations, "of", never)
+    monkeypatch.setattr(Reservations, "any_of", never)
     bench = Workbench()
     before = len(_workings())  # what other tests have left behind
     async with bench.daemon():
