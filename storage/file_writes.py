@@ -7,9 +7,9 @@ busy with. A process has a lock of its own: the loop hands it bytes and goes on.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 import msgspec
 
@@ -43,11 +43,14 @@ _ERRORS: Final[dict[str, type[FirnError]]] = {
 PROGRAM: Final = "firn.storage.file_writing_program"
 
 
+T = TypeVar("T")
+
+
 class FileWrites(Protocol):
     """`FileStore.create_all` for an event loop."""
 
-    async def create_all(self, files: Sequence[tuple[str, Content]]) -> None:
-        """As `FileStore.create_all`."""
+    async def create_all(self, files: Sequence[tuple[str, Content]], *, meanwhile: Callable[[], T]) -> T:
+        """As `FileStore.create_all`; what `meanwhile` says, which is called when the files are on their way."""
         ...
 
 
@@ -58,9 +61,13 @@ class ThreadWrites:
         self._files = files
         self._threads = ThreadPoolExecutor(PARALLEL_WRITES, thread_name_prefix="firn-writes")
 
-    async def create_all(self, files: Sequence[tuple[str, Content]]) -> None:
-        """As `FileStore.create_all`."""
-        await asyncio.get_running_loop().run_in_executor(self._threads, self._create_all, files)
+    async def create_all(self, files: Sequence[tuple[str, Content]], *, meanwhile: Callable[[], T]) -> T:
+        """As the port says."""
+        written = asyncio.get_running_loop().run_in_executor(self._threads, self._create_all, files)
+        try:
+            return meanwhile()
+        finally:
+            await written
 
     def _create_all(self, files: Sequence[tuple[str, Content]]) -> None:
         self._files.create_all([(location, bytes(content)) for location, content in files])
@@ -83,24 +90,39 @@ class ProcessWrites:
             reply=Reply, does="writes files", arena_bytes=ARENA_BYTES, on_end=self._beginnings.clear,
         )  # fmt: skip
 
-    async def create_all(self, files: Sequence[tuple[str, Content]]) -> None:
-        """As `FileStore.create_all`."""
+    async def create_all(self, files: Sequence[tuple[str, Content]], *, meanwhile: Callable[[], T]) -> T:
+        """As the port says."""
         if any(scheme_of(location) != FILE_SCHEME for location, _ in files):
-            await self._threads.create_all(files)
-            return
+            return await self._threads.create_all(files, meanwhile=meanwhile)
         await self._companion.start()
-        begun = {n: self._beginnings.take(c) for n, (_, c) in enumerate(files) if isinstance(c, GrownContent)}
-        written = await self._create(files, begun)
-        if written is None:
-            self._beginnings.forgotten()
-            await self._companion.start()
-            written = await self._create(files, dict.fromkeys(begun))
-        if not written:
-            await self._threads.create_all(files)
+        begun = {
+            place: self._beginnings.take(content)
+            for place, (_, content) in enumerate(files)
+            if isinstance(content, GrownContent) and content.stretches
+        }
+        asked = self._asked(files, begun)
+        if asked is None:
+            return await self._threads.create_all(files, meanwhile=meanwhile)
+        try:
+            return meanwhile()
+        finally:
+            if not await asked:
+                await self._create_anew(files, begun)
 
-    async def _create(self, files: Sequence[tuple[str, Content]], begun: Mapping[int, BegunFile | None]) -> bool | None:
-        """Whether the process has written the files: False if it cannot be asked, None if it has forgotten what it had
-        `begun`, by a file's place among `files`. Those places are of files that are begun again.
+    async def _create_anew(self, files: Sequence[tuple[str, Content]], begun: Iterable[int]) -> None:
+        """Write files whole of which the process had forgotten that it had begun some."""
+        self._beginnings.forgotten()
+        await self._companion.start()
+        asked = self._asked(files, dict.fromkeys(begun))
+        if asked is None or not await asked:
+            await self._threads.create_all(files, meanwhile=lambda: None)
+
+    def _asked(
+        self, files: Sequence[tuple[str, Content]], begun: Mapping[int, BegunFile | None]
+    ) -> asyncio.Future[bool] | None:
+        """Ask the process for the files: it says whether it has them all, False if it has forgotten what it had
+        `begun`, by a file's place among `files`. Those places are of files that are begun again. None if it cannot be
+        asked.
         """
         pieces: list[list[bytes | memoryview]] = [list(pieces_of(content)) for _, content in files]
         continued, then = [], []
@@ -123,9 +145,9 @@ class ProcessWrites:
         def request(number: int, start: int) -> Request:
             return Request(number, start, locations, sizes, tuple(continued), given_up)
 
-        def taken(reply: Reply, _: memoryview) -> bool | None:
+        def taken(reply: Reply, _: memoryview) -> bool:
             if reply.error == FORGOTTEN:
-                return None
+                return False
             if reply.error is not None:
                 raise _ERRORS.get(reply.error, Unavailable)(reply.message)
             for file in then:
@@ -135,8 +157,7 @@ class ProcessWrites:
         asked = self._companion.ask([piece for of_file in pieces for piece in of_file], request, take=taken)
         if asked is None:
             self._beginnings.give_up(given_up)
-            return False
-        return await asked
+        return asked
 
     async def close(self) -> None:
         """End the process, after what it is at; a disk that hangs is not waited for."""

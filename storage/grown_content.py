@@ -40,7 +40,8 @@ class Stretch(msgspec.Struct, frozen=True, eq=False):
 class GrownContent(msgspec.Struct, frozen=True, eq=False):
     """The bytes of a file that begins with a growing text, and may have another behind that, after so many `spaces`.
 
-    `stretches` are these texts, `pieces` all of the file, both in order.
+    `stretches` are these texts, none where they are too short to be gone on from; `pieces` all of the file, both in
+    order.
     """
 
     stretches: tuple[Stretch, ...]

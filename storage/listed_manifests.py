@@ -29,14 +29,18 @@ YOUNG_BLOCKS_MAX: Final = 2 * BLOCK_MANIFESTS // YOUNG_MANIFESTS
 class ListedManifests(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The manifests of one list in its order, which have all their numbers.
 
-    `kept` are blocks of the last of them. `all_live`: no one has only tombstones, which the next list leaves out.
+    `kept` are blocks of the last of them, `records` those of the `front`, not compressed: in the next list these stand
+    behind a few others. `all_live`: no one has only tombstones, which the next list leaves out; `all_data`: no one is
+    of delete files.
     """
 
     format_version: int
     manifests: Sequence[ManifestFile]
     front: Block | None
+    records: bytes
     kept: tuple[Block, ...]
     all_live: bool
+    all_data: bool
 
     @property
     def blocks(self) -> list[Block]:
@@ -71,20 +75,29 @@ def listed(
     if before is not None and before.format_version == format_version:
         shared = before.shared_by(manifests)
         kept = _last(before.kept, shared)
-    rest = manifests[: len(manifests) - sum(count for count, _ in kept)]
-    more: list[Block] = []
-    for size in (BLOCK_MANIFESTS, YOUNG_MANIFESTS):
-        while len(rest) >= 2 * size:
-            more.append(_block(rest[-size:], format_version))
-            rest = rest[:-size]
-    known_live = before.all_live if before is not None and shared else False
-    unknown = manifests[: len(manifests) - shared] if known_live else manifests
+    at = len(manifests) - sum(count for count, _ in kept)
+    if before is not None and shared == len(before.manifests) and at < 2 * YOUNG_MANIFESTS:
+        records = _records(manifests[: len(manifests) - shared], format_version) + before.records
+    else:
+        rest = manifests[:at]
+        more: list[Block] = []
+        for size in (BLOCK_MANIFESTS, YOUNG_MANIFESTS):
+            while len(rest) >= 2 * size:
+                more.append(_block(rest[-size:], format_version))
+                rest = rest[:-size]
+        at = len(rest)
+        kept = _grown_up((*reversed(more), *kept), manifests, at=at, format_version=format_version)
+        records = _records(rest, format_version)
+    some = before if before is not None and shared else None
+    new = manifests[: len(manifests) - shared]
     return ListedManifests(
         format_version=format_version,
         manifests=manifests,
-        front=_block(rest, format_version) if rest else None,
-        kept=_grown_up((*reversed(more), *kept), manifests, at=len(rest), format_version=format_version),
-        all_live=all(manifest.may_have_live_files for manifest in unknown),
+        front=(at, compress(records, codec="deflate")) if at else None,
+        records=records,
+        kept=kept,
+        all_live=all(m.may_have_live_files for m in (new if some is not None and some.all_live else manifests)),
+        all_data=all(m.content == "data" for m in (new if some is not None and some.all_data else manifests)),
     )
 
 
@@ -110,8 +123,11 @@ def _grown_up(
 
 
 def _block(manifests: Sequence[ManifestFile], format_version: int) -> Block:
-    records = [list_record(manifest, format_version) for manifest in manifests]
-    return len(records), compress(b"".join(records), codec="deflate")
+    return len(manifests), compress(_records(manifests, format_version), codec="deflate")
+
+
+def _records(manifests: Sequence[ManifestFile], format_version: int) -> bytes:
+    return b"".join([list_record(manifest, format_version) for manifest in manifests])
 
 
 def _same(some: Sequence[Any], others: Sequence[Any]) -> bool:

@@ -36,8 +36,8 @@ TEXTS_BYTES_MAX: Final = 64 * 1024 * 1024
 """Bytes of tables' snapshots and logs that are kept encoded, of all tables."""
 
 GROWN_BYTES_MIN: Final = 128 * 1024
-"""Bytes of snapshots from which on a metadata file is not put together before it is written, and of their log from
-which on it is a part of its own for the file's digest.
+"""Bytes of snapshots from which on the next metadata file goes on from the last one, and of their log from which on it
+is a part of its own for the file's digest.
 """
 
 LOG_ROOM_BYTES: Final = 32 * 1024
@@ -166,10 +166,9 @@ def encode_with_digest(metadata: TableMetadata, *, codec: Codec = "none") -> tup
         return _with_long_log(snapshots, between, log, end, start=start)
     behind = (between, *log.pieces, end)
     digest = _digest_of(behind, behind=snapshots).hexdigest()
-    pieces = (*snapshots.pieces, *behind)
-    if snapshots.size < GROWN_BYTES_MIN:
-        return b"".join(pieces), digest
-    return GrownContent((Stretch(snapshots.text, 0, snapshots.size),), pieces), digest
+    is_long = snapshots.size >= GROWN_BYTES_MIN
+    stretches = (Stretch(snapshots.text, 0, snapshots.size),) if is_long else ()
+    return GrownContent(stretches, (*snapshots.pieces, *behind)), digest
 
 
 def _with_long_log(snapshots: _Grown, between: bytes, log: _Grown, end: bytes, *, start: bytes) -> tuple[Content, str]:

@@ -117,7 +117,7 @@ def is_light(plan: Plan, state: TableState) -> bool:
 def _is_light(head: Head, metadata: TableMetadata) -> bool:
     if not MANIFEST_MERGE_ENABLED.of(metadata.properties):
         return len(head.manifests) <= LIGHT_MANIFESTS_MAX or head.goes_on
-    return len(head.manifests) < waits_for_merges_from(metadata) and all(m.content == "data" for m in head.manifests)
+    return len(head.manifests) < waits_for_merges_from(metadata) and head.has_only_data
 
 
 def prepare(

@@ -10,6 +10,7 @@ import asyncio
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -158,11 +159,7 @@ class TableCommits:
                 if not prepared.parts:
                     self._publish_unjournaled(batch, prepared.outcomes)
                     return
-                # While the files are on their way to the disk, there is time to put into words what has been decided.
-                _, notice = await asyncio.gather(
-                    self._write(prepared),
-                    run_here(shop.publisher.notice, prepared.parts[0].segment, batch),
-                )
+                notice = await self._write(prepared, batch)
                 won = await self._swap(prepared, leases, batch, notice=notice, retried=retried, number=number)
                 shop.metrics.count_written(prepared.files)
                 if won:
@@ -358,9 +355,11 @@ class TableCommits:
             await shop.locations.announce_move()
         return Placement(warehouse=shop.warehouse, allowed=shop.allowed, taken=taken, file_system=shop.file_system)
 
-    async def _write(self, prepared: Prepared) -> None:
+    async def _write(self, prepared: Prepared, batch: Sequence[Pending]) -> Notice:
+        """Have the files on the disk; while they are on their way what has been decided is put into words."""
+        notice = partial(self._shop.publisher.notice, prepared.parts[0].segment, batch)
         try:
-            await self._timed("write", self._shop.writes.create_all(prepared.files))
+            return await self._timed("write", self._shop.writes.create_all(prepared.files, meanwhile=notice))
         except (AlreadyExists, NotFound) as error:
             # The next attempt has other names, and makes folders anew: this says nothing of the intents or the table.
             raise Unavailable(f"the batch could not be written ({type(error).__name__}): {error}") from error

@@ -51,6 +51,14 @@ class Head:
         last = self.listed
         return last is not None and last.all_live and last.manifests is self.manifests
 
+    @property
+    def has_only_data(self) -> bool:
+        """Whether no manifest has deletes."""
+        last = self.listed
+        if last is not None and last.manifests is self.manifests:
+            return last.all_data
+        return all(manifest.content == "data" for manifest in self.manifests)
+
     def split(
         self, manifests: Sequence[ManifestRef], *, format_version: int
     ) -> tuple[tuple[ManifestRef, ...], Sequence[ManifestRef]]:

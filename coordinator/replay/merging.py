@@ -18,7 +18,8 @@ from firn.model.table_properties import MANIFEST_MERGE_ENABLED, MANIFEST_MIN_MER
 from firn.storage.manifest_merge import merge_entries, merge_plan
 
 INLINE_ENTRIES_MAX: Final = 200
-"""Entries of a merge that a commit makes itself: what takes a millisecond or two."""
+INLINE_PARTS_MAX: Final = 20
+"""Entries, and manifests with them, of a merge that a commit makes itself: what takes a millisecond or two."""
 
 UNMERGED_FACTOR: Final = 5
 """With so many times ``commit.manifest.min-count-to-merge`` manifests a commit waits for the merge under way."""
@@ -120,6 +121,8 @@ def _is_small(working: Working, parts: Sequence[ManifestFile]) -> bool:
     """Whether a commit can make the merge itself. Deletes are few, and their index has to be told of each."""
     if parts[0].content == "deletes":
         return True
+    if len(parts) > INLINE_PARTS_MAX:
+        return False
     entries = sum((part.live_files_count or 0) + (part.deleted_files_count or 0) for part in parts)
     return entries <= INLINE_ENTRIES_MAX and all(working.reader.at_hand(part) for part in parts)
 

@@ -15,6 +15,7 @@ from firn.storage.begun_files import BEGUN_MAX, FORGOTTEN_MAX, IDLE_S, Beginning
 from firn.storage.file_writes import ProcessWrites
 from firn.storage.grown_content import GrowingText, GrownContent, Stretch
 from firn.storage.local_files import LocalFiles
+from tests.unit.storage.batch_writing import create_all
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="files without a name are Linux's")
 
@@ -93,11 +94,11 @@ async def test_a_second_text_stays_where_it_is_as_long_as_it_may(tmp_path):
     table, room = TwoTexts(tmp_path), len(OLD) + 1_000
     async with measured_writes() as (writes, handed):
         for second_at in (room, room, room, room + 500, room + 500, room):
-            await writes.create_all(files := table.next(second_at=second_at))
+            await create_all(writes, files := table.next(second_at=second_at))
             check(files)
         table.second, table.log = GrowingText(), b"short"
         for _ in range(2):
-            await writes.create_all(files := table.next(second_at=room))
+            await create_all(writes, files := table.next(second_at=room))
             check(files)
     whole, second = 2 * len(OLD), len(OLD)
     assert handed[0] > whole
@@ -111,7 +112,7 @@ async def test_only_what_is_new_is_handed_over_and_every_file_is_whole(tmp_path)
     async with measured_writes() as (writes, handed):
         for _ in range(4):
             one, two = table.next(), other.next()
-            await asyncio.gather(writes.create_all(one), writes.create_all(two))
+            await asyncio.gather(create_all(writes, one), create_all(writes, two))
             check([*one, *two])
     assert min(handed[:2]) > len(OLD)
     assert max(handed[2:]) < 100
@@ -122,10 +123,10 @@ async def test_only_what_is_new_is_handed_over_and_every_file_is_whole(tmp_path)
 async def test_a_text_that_is_another_is_written_whole(tmp_path):
     table = Table(tmp_path)
     async with measured_writes() as (writes, handed):
-        await writes.create_all(table.next())
+        await create_all(writes, table.next())
         table.beginning, table.text = GrowingText(), OLD[:-9]
         files = table.next()
-        await writes.create_all([files[0], (files[1][0], grown(table.beginning, 9, (OLD[9:], b"x")))])
+        await create_all(writes, [files[0], (files[1][0], grown(table.beginning, 9, (OLD[9:], b"x")))])
     assert min(handed) > len(OLD) - 9
     assert (tmp_path / "2.json").read_bytes() == OLD[9:] + b"x"
 
@@ -133,12 +134,12 @@ async def test_a_text_that_is_another_is_written_whole(tmp_path):
 async def test_what_the_process_has_forgotten_is_written_whole(tmp_path):
     table = Table(tmp_path)
     async with measured_writes() as (writes, handed):
-        await writes.create_all(table.next())
+        await create_all(writes, table.next())
         writes._beginnings.put(begun(4711, table.beginning, len(OLD)))
         files = table.next()
-        await writes.create_all(files)
+        await create_all(writes, files)
         check(files)
-        await writes.create_all(last := table.next())
+        await create_all(writes, last := table.next())
         check(last)
     assert [size > len(OLD) for size in handed] == [True, False, True, False]
 
@@ -150,7 +151,7 @@ async def test_where_files_cannot_be_begun_they_are_soon_not_asked_for(tmp_path)
             if writes._beginnings.number_of_another() is not None:
                 writes._beginnings.put(begun(4711 + number, table.beginning, len(OLD)))
             files = table.next()
-            await writes.create_all(files)
+            await create_all(writes, files)
             check(files)
     assert [size > len(OLD) for size in handed] == [False, True] * FORGOTTEN_MAX + [True] * 3
 
@@ -158,17 +159,17 @@ async def test_where_files_cannot_be_begun_they_are_soon_not_asked_for(tmp_path)
 async def test_after_a_killed_process_the_next_file_is_written_whole(tmp_path):
     table = Table(tmp_path)
     async with measured_writes() as (writes, handed):
-        await writes.create_all(table.next())
+        await create_all(writes, table.next())
         process = writes._companion._process
         assert process is not None
         os.kill(process.pid, signal.SIGSTOP)
-        waiting = asyncio.create_task(writes.create_all(table.next()))
+        waiting = asyncio.create_task(create_all(writes, table.next()))
         await asyncio.sleep(0.05)
         os.kill(process.pid, signal.SIGKILL)
         with pytest.raises(Unavailable):
             await waiting
         files = table.next()
-        await writes.create_all(files)
+        await create_all(writes, files)
         check(files)
     assert [size > len(OLD) for size in handed] == [True, False, True]
 
@@ -177,11 +178,11 @@ async def test_a_name_that_is_taken_stays_what_it_is(tmp_path):
     table = Table(tmp_path)
     (tmp_path / "2.json").write_bytes(b"another's")
     async with measured_writes() as (writes, _):
-        await writes.create_all(table.next())
+        await create_all(writes, table.next())
         with pytest.raises(AlreadyExists, match=r"2\.json"):
-            await writes.create_all(table.next())
+            await create_all(writes, table.next())
         files = table.next()
-        await writes.create_all(files)
+        await create_all(writes, files)
         check(files)
     assert (tmp_path / "2.json").read_bytes() == b"another's"
 

@@ -16,6 +16,7 @@ from firn.model.errors import AlreadyExists
 from firn.storage.file_writes import ProcessWrites
 from firn.storage.local_files import LocalFiles
 from firn.storage.spare_files import FAILURES_MAX, IDLE_S, SpareFiles
+from tests.unit.storage.batch_writing import create_all
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="files without a name are Linux's")
 
@@ -52,10 +53,10 @@ async def spare_files(writes: ProcessWrites, *, within: Path, count: int) -> set
 
 async def test_the_next_files_are_the_ones_that_were_spare(tmp_path):
     async with process_writes() as writes:
-        await writes.create_all([(f"{tmp_path}/a", b"a"), (f"{tmp_path}/b", b"b"), (f"{tmp_path}/deep/c", b"c")])
+        await create_all(writes, [(f"{tmp_path}/a", b"a"), (f"{tmp_path}/b", b"b"), (f"{tmp_path}/deep/c", b"c")])
         spare = await spare_files(writes, within=tmp_path, count=3)
         files = [(f"{tmp_path}/d", b"d" * 300_000), (f"{tmp_path}/deep/e", b""), (f"{tmp_path}/f", b"f")]
-        await writes.create_all(files)
+        await create_all(writes, files)
         for location, content in files:
             assert LocalFiles().read(location, bytes_max=10**6) == content
         assert {(tmp_path / name).stat().st_ino for name in ("d", "deep/e", "f")} == spare
@@ -67,20 +68,20 @@ async def test_the_next_files_are_the_ones_that_were_spare(tmp_path):
 
 async def test_a_name_that_is_taken_is_not_overwritten_and_the_others_are_still_made(tmp_path):
     async with process_writes() as writes:
-        await writes.create_all([(f"{tmp_path}/a", b"a"), (f"{tmp_path}/b", b"b")])
+        await create_all(writes, [(f"{tmp_path}/a", b"a"), (f"{tmp_path}/b", b"b")])
         await spare_files(writes, within=tmp_path, count=2)
         with pytest.raises(AlreadyExists, match=r"/b$"):
-            await writes.create_all([(f"{tmp_path}/c", b"c"), (f"{tmp_path}/b", b"other")])
-        await writes.create_all([(f"{tmp_path}/d", b"d"), (f"{tmp_path}/e", b"e")])
+            await create_all(writes, [(f"{tmp_path}/c", b"c"), (f"{tmp_path}/b", b"other")])
+        await create_all(writes, [(f"{tmp_path}/d", b"d"), (f"{tmp_path}/e", b"e")])
     assert [(tmp_path / name).read_bytes() for name in "abde"] == [b"a", b"b", b"d", b"e"]
 
 
 async def test_a_folder_that_has_gone_meanwhile_is_made_again(tmp_path):
     async with process_writes() as writes:
-        await writes.create_all([(f"{tmp_path}/t/a", b"a"), (f"{tmp_path}/t/b", b"b")])
+        await create_all(writes, [(f"{tmp_path}/t/a", b"a"), (f"{tmp_path}/t/b", b"b")])
         await spare_files(writes, within=tmp_path, count=2)
         shutil.rmtree(tmp_path / "t")
-        await writes.create_all([(f"{tmp_path}/t/a", b"new"), (f"{tmp_path}/t/b", b"too")])
+        await create_all(writes, [(f"{tmp_path}/t/a", b"new"), (f"{tmp_path}/t/b", b"too")])
     assert [(tmp_path / "t" / name).read_bytes() for name in "ab"] == [b"new", b"too"]
 
 
