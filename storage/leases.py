@@ -341,6 +341,8 @@ class Leases:
 
     async def _remove(self, folder: str, node_id: str) -> None:
         try:
+            # The node's own creation may be unanswered, and the server of the new connection not have heard of it yet.
+            await self._session.sync_get(folder)
             names = await self._session.children(folder)
         except NotFound:
             return
