@@ -6,13 +6,14 @@ import itertools
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from firn.model.intent import ContentFile
 from firn.model.limits import Limits
 from firn.model.operations.upkeep import UpgradeFormat
 from firn.model.outcome import Rejected
+from tests.strategies.examples import examples
 from tests.unit.coordinator.replay.real_rows import RealRows, ref
 from tests.unit.coordinator.workbench import TABLE, Workbench, new_id
 
@@ -225,7 +226,7 @@ async def test_more_positions_than_are_read_are_refused() -> None:
 STEPS = st.lists(st.tuples(st.booleans(), st.sets(st.integers(0, 9), min_size=1, max_size=4)), min_size=2, max_size=6)
 
 
-@settings(max_examples=15)
+@examples(15, at_most=500)
 @given(version=st.sampled_from([2, 3]), steps=STEPS)
 async def test_no_row_comes_back_and_none_is_there_twice(version: int, steps: list[tuple[bool, set[int]]]) -> None:
     """Deletes and updates planned on one base: those that commit are one after the other, whatever their order.

@@ -23,7 +23,6 @@ from tests.unit.coordinator.row_model.file_maker import FileMaker
 from tests.unit.coordinator.row_model.planning import (
     ANYTHING,
     FORMATS,
-    IDS,
     ISOLATIONS,
     VERBS,
     Choices,
@@ -32,19 +31,23 @@ from tests.unit.coordinator.row_model.planning import (
     intent_of,
     paths,
     planned,
+    position_files,
 )
 from tests.unit.coordinator.row_model.reading import SeenFile, SeenRow, TableReading, live_rows
 from tests.unit.coordinator.row_model.rewrite_oracle import RewriteOracle
 from tests.unit.coordinator.row_model.row_maker import RowMaker
 from tests.unit.coordinator.row_model.rows import (
     ID,
+    OWN_COLUMNS,
     Condition,
     Isolation,
+    Key,
     Partition,
     Row,
     Statement,
     compact,
     insert,
+    key_of,
     take,
     take_if,
     take_where,
@@ -67,7 +70,8 @@ class Author:
         rows = self._rows.new(view, choices, count=choices.number(1, 6))
         files = self._rows.data(view, choices, rows)
         members: dict[str, Any] = {"data_files": files}
-        if len({file.spec_id for file in files}) == 1 and choices.number(0, 3) == 3:
+        inherits = view.metadata.format_version > 1  # else manifests name the snapshot that they were written for
+        if inherits and len({file.spec_id for file in files}) == 1 and choices.number(0, 3) == 3:
             members = {"manifests": (self._rows.manifest(view, files),)}
         intent = intent_of(Append, view, **members)
         return planned(
@@ -122,10 +126,10 @@ class Author:
         rows = self._rows.new(view, choices, count=choices.number(1, 2))
         spec = view.metadata.spec_by_id(rows[0].partition[0])
         assert spec is not None
-        touched = {row.partition for row in rows}
+        touched = {key_of(row.partition) for row in rows}
 
         def goes(row: Row) -> bool:
-            return self._maker.placed(row, spec, view.metadata).partition in touched
+            return key_of(self._maker.placed(row, spec, view.metadata).partition) in touched
 
         intent = intent_of(
             ReplacePartitions,
@@ -201,20 +205,27 @@ class Author:
 
     def equality(self, view: View, choices: Choices) -> Planned:
         """What streaming upserts do: delete by key whatever is there, and insert, without looking."""
-        ids = frozenset(choices.some_of(IDS))
         spec = self._rows.equality_spec(view, choices)
-        partitions: set[Partition] | None = None
+        partitions: dict[Key, Partition] | None = None
         if spec.is_partitioned:
             rows = [self._rows.one(view, choices, spec) for _ in range(choices.number(1, 2))]
-            partitions = {row.partition for row in rows}
+            partitions = {key_of(row.partition): row.partition for row in rows}
+        columns, keys = self._rows.keys(view, choices)
         deletes = [
-            self._maker.equality(view.metadata, sorted(ids), partition)
-            for partition in sorted(partitions or {(spec.spec_id, ())}, key=repr)
+            self._maker.equality(view.metadata, columns, keys, partition)
+            for partition in (partitions or {None: (spec.spec_id, ())}).values()
         ]
         new = [row for row in self._rows.new(view, choices, count=2) if choices.coin()]
         intent = intent_of(RowDelta, view, delete_files=tuple(deletes), data_files=self._rows.data(view, choices, new))
-        effect = take_where(Condition(ids=ids), adding=new, partitions=partitions)
-        return planned("equality", view, intent, effect, tolerates=ANYTHING)
+        defaults = {i: field.initial_default for i, field in view.metadata.current_schema.fields_by_id.items()}
+        wanted = {key_of(tuple(key[column] for column in columns)) for key in keys}
+
+        def goes(row: Row) -> bool:
+            key = key_of(tuple(row.values.get(column, defaults[column]) for column in columns))
+            return key in wanted and (partitions is None or key_of(row.partition) in partitions)
+
+        tolerates = ANYTHING if OWN_COLUMNS.issuperset(columns) else ANYTHING - {"schema"}
+        return planned("equality", view, intent, take_if(goes, adding=new), tolerates=tolerates)
 
     def _statement(
         self,
@@ -266,12 +277,8 @@ class Author:
     def _position_files(
         self, view: View, choices: Choices, hit: Sequence[SeenFile], taken: dict[str, list[int]]
     ) -> tuple[ContentFile, ...]:
-        groups: dict[Any, dict[str, list[int]]] = {}
         wide = choices.coin()
-        for file in hit:
-            path, partition = file.file.file_path, (file.file.spec_id, file.file.partition)
-            groups.setdefault(partition if wide else (*partition, path), {})[path] = taken[path]
-        return tuple(self._maker.positions(view.metadata, own, key[:2]) for key, own in groups.items())
+        return position_files(self._maker, view, [(file, taken[file.file.file_path]) for file in hit], wide=wide)
 
     # -- upkeep ------------------------------------------------------------------------------------------------------
 
@@ -303,35 +310,4 @@ class Author:
             "compaction", view, intent, compact(rewritten), may_change_rows=oracle.may_change_rows,
             refusals=frozenset({"wrong-sequence-number"}),
             tolerates=frozenset({"append", "rewrite-deletes", "rewrite-manifests", "drop-deletes"}),
-        )  # fmt: skip
-
-    def rewrite_deletes(self, view: View, choices: Choices) -> Planned | None:
-        """Deletion vectors put into one Puffin file."""
-        having = [file for file in view.files if any(delete.is_deletion_vector for delete in file.deletes)]
-        if view.head is None or not having:
-            return None
-        chosen = choices.some_of(having)
-        vectors = [(file, next(d for d in file.deletes if d.is_deletion_vector)) for file in chosen]
-        deleted = [(file.file, self._reading.deleted_positions(view.metadata, file)) for file in chosen]
-        intent = intent_of(
-            Replace,
-            view,
-            removed_delete_files=tuple(
-                DeleteFileRef(file_path=v.file_path, content_offset=v.content_offset) for _, v in vectors
-            ),
-            delete_files=self._maker.vectors(view.metadata, deleted),
-            base_snapshot_id=view.head,
-        )
-        return planned("rewrite-deletes", view, intent, compact({}), tolerates=frozenset({"append", "equality"}))
-
-    def drop_deletes(self, view: View, choices: Choices) -> Planned | None:
-        """Equality deletes are taken away by a writer that has not looked whether they reach anything."""
-        live = self._reading.equality_deletes(view.metadata, view.head)
-        if not live:
-            return None
-        chosen = tuple(DeleteFileRef(file_path=file.file_path) for file in choices.some_of(live))
-        intent = intent_of(Replace, view, removed_delete_files=chosen, base_snapshot_id=view.head)
-        return planned(
-            "drop-deletes", view, intent, compact({}), refusals=frozenset({"lost-deletes"}),
-            tolerates=frozenset({"append", "equality", "delta-delete"}),
         )  # fmt: skip

@@ -18,11 +18,10 @@ from firn.storage.files import FileStore
 from firn.storage.manifest_reader import StoredManifests
 from tests.unit.coordinator.row_model.file_maker import FileMaker
 from tests.unit.coordinator.row_model.planning import ANYTHING, Choices, View
-from tests.unit.coordinator.row_model.rows import ID, REGION, VALUE, VID
+from tests.unit.coordinator.row_model.rows import ID, OWN_COLUMNS, REGION, WEIGHT
 from tests.unit.coordinator.row_model.table_model import Planned, TableModel
 from tests.unit.coordinator.workbench import TABLE, new_id
 
-OWN_COLUMNS: Final = frozenset({ID, REGION, VALUE, VID})
 NAMES: Final = ("b1", "b2", "t1")
 PICK_REFUSALS: Final = frozenset(
     {"already-picked", "cannot-pick", "unknown-snapshot", "duplicate-file", "changed-partition", "missing-file",
@@ -61,7 +60,11 @@ class Curator:
             for entry in reader.entries(view.metadata, manifest)
             if entry.is_live
         ]
-        written = [self._maker.manifest(view.metadata, entries, spec_id=spec_id, content=content)] if entries else []
+        written = (
+            [self._maker.manifest(view.metadata, entries, spec_id=spec_id, content=content, snapshot_id=view.head)]
+            if entries
+            else []
+        )
         intent = RewriteManifests(
             intent_id=new_id(),
             table=TABLE,
@@ -192,7 +195,7 @@ class Curator:
         name, default = f"c{next(self._numbers)}", None
         change: dict[str, Any] = {"action": "add-column", "name": name, "type": "int"}
         if view.metadata.format_version >= 3 and choices.coin():
-            default = choices.number(0, 9)
+            default = choices.number(0, 2)
             change["default"] = default
 
         def changes(model: TableModel, outcome: Committed) -> None:
@@ -229,9 +232,9 @@ class Curator:
         return _planned("schema", view, intent, changes, tolerates=EVERY_KIND - {"schema"})
 
     def update_spec(self, view: View, choices: Choices) -> Planned | None:
-        """Partitioning by region or by buckets of ids comes or goes."""
+        """Partitioning by region, buckets of ids or weight comes or goes."""
         metadata = view.metadata
-        transform, source = choices.one_of((("identity", REGION), ("bucket[2]", ID)))
+        transform, source = choices.one_of((("identity", REGION), ("bucket[2]", ID), ("identity", WEIGHT)))
         present = [f for f in metadata.default_spec.fields if f.transform == transform and f.source_id == source]
         if present and len(metadata.default_spec.fields) > 1:
             change = {"action": "remove-field", "name": present[0].name}
@@ -247,13 +250,18 @@ class Curator:
         )
         return _planned("spec", view, intent, _no_changes, tolerates=EVERY_KIND - {"schema", "spec"})
 
-    def upgrade(self, view: View) -> Planned:
-        """The table comes to format v3."""
+    def upgrade(self, view: View, choices: Choices) -> Planned | None:
+        """The table comes to a newer format, if nobody has brought it to a newer one by then."""
+        if view.metadata.format_version == 3:
+            return None
+        version = choices.number(view.metadata.format_version + 1, 3)
 
         def changes(model: TableModel, outcome: Committed) -> None:
-            model.format_version = 3
+            assert model.format_version <= version
+            model.format_version = version
 
-        return _planned("upgrade", view, UpgradeFormat(**_common(), format_version=3), changes, tolerates=EVERY_KIND)
+        intent = UpgradeFormat(**_common(), format_version=version)
+        return _planned("upgrade", view, intent, changes, tolerates=EVERY_KIND - {"upgrade"})
 
     def properties(self, view: View, model: TableModel, choices: Choices) -> Planned:
         """A counter is counted on by who knows what it was, or set whatever it is."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -20,12 +20,17 @@ from firn.model.schema import Schema
 from firn.model.schema_projection import project
 from firn.model.types import StructType
 from firn.storage.data_files import NewFile, encode_rows
-from firn.storage.equality_deletes import encode_equality_deletes
 from firn.storage.files import FileStore
 from firn.storage.manifests import encode_manifest
 from firn.storage.position_deletes import encode_position_deletes
 from firn.storage.puffin import deletion_vector_blob, encode_puffin
-from tests.unit.coordinator.row_model.rows import ID, Partition, Row
+from tests.unit.coordinator.row_model.rows import Key, Partition, Row, key_of
+
+
+def newest_first(metadata: TableMetadata) -> Iterator[Schema]:
+    """The schemas of a table, the current one first."""
+    yield metadata.current_schema
+    yield from reversed(metadata.schemas)
 
 
 class FileMaker:
@@ -33,6 +38,8 @@ class FileMaker:
 
     def __init__(self, files: FileStore) -> None:
         self.files = files
+        self.keys: dict[str, tuple[Mapping[int, Any], ...]] = {}
+        """What equality delete files delete."""
         self._names = itertools.count(1)
 
     def placed(self, row: Row, spec: PartitionSpec, metadata: TableMetadata) -> Row:
@@ -44,9 +51,9 @@ class FileMaker:
         self, metadata: TableMetadata, rows: Iterable[Row], *, file_format: FileFormat = "parquet"
     ) -> tuple[ContentFile, ...]:
         """Data files with the rows, one for each partition that rows are in. Row lineage that they have is written."""
-        of_partition: dict[Partition, list[Row]] = {}
+        of_partition: dict[Key, list[Row]] = {}
         for row in rows:
-            of_partition.setdefault(row.partition, []).append(row)
+            of_partition.setdefault(key_of(row.partition), []).append(row)
         return tuple(self._data_file(metadata, own, file_format) for own in of_partition.values())
 
     def _data_file(self, metadata: TableMetadata, rows: Sequence[Row], file_format: FileFormat) -> ContentFile:
@@ -61,11 +68,19 @@ class FileMaker:
                 member |= {ROW_ID_ID: row.row_id, LAST_UPDATED_SEQUENCE_NUMBER_ID: row.updated}
         return self._stored(metadata, encode_rows(members, schema, self._new(metadata, rows[0].partition, file_format)))
 
-    def equality(self, metadata: TableMetadata, ids: Iterable[int], partition: Partition) -> ContentFile:
-        """Deletes of all older rows of a partition with one of these ids; an unpartitioned spec's are everywhere."""
-        schema = project(metadata.current_schema, (ID,))
-        new = self._new(metadata, partition, "parquet")
-        return self._stored(metadata, encode_equality_deletes([{ID: i} for i in ids], schema, new, equality_ids=(ID,)))
+    def equality(
+        self, metadata: TableMetadata, columns: Sequence[int], keys: Sequence[Mapping[int, Any]], partition: Partition
+    ) -> ContentFile:
+        """Deletes of all older rows of a partition with one of these keys; an unpartitioned spec's are everywhere.
+
+        The columns may have been dropped since some rows were written.
+        """
+        schema = next(schema for schema in newest_first(metadata) if schema.fields_by_id.keys() >= set(columns))
+        data, file = encode_rows(keys, project(schema, columns), self._new(metadata, partition, "parquet"))
+        file = msgspec.structs.replace(file, content="equality-deletes", equality_ids=tuple(columns))
+        stored = self._stored(metadata, (data, file))
+        self.keys[stored.file_path] = tuple(keys)
+        return stored
 
     def positions(
         self, metadata: TableMetadata, deleted: Mapping[str, Iterable[int]], partition: Partition
@@ -109,6 +124,7 @@ class FileMaker:
         *,
         spec_id: int,
         content: ManifestContent = "data",
+        snapshot_id: int | None = None,
     ) -> WrittenManifest:
         """A manifest with these entries."""
         spec = metadata.spec_by_id(spec_id)
@@ -119,7 +135,7 @@ class FileMaker:
             spec=spec,
             content=content,
             format_version=metadata.format_version,
-            snapshot_id=None,
+            snapshot_id=snapshot_id if metadata.format_version == 1 else None,
         )
         location = self._location(metadata, "metadata", "avro")
         self.files.create(location, encoded.data)

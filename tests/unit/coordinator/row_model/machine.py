@@ -20,6 +20,7 @@ from tests.unit.coordinator.row_model.author import Author
 from tests.unit.coordinator.row_model.curator import Curator
 from tests.unit.coordinator.row_model.faulty_bench import FAULTS, Fault, FaultyBench
 from tests.unit.coordinator.row_model.file_maker import FileMaker
+from tests.unit.coordinator.row_model.janitor import Janitor
 from tests.unit.coordinator.row_model.planning import Choices, View
 from tests.unit.coordinator.row_model.reading import TableReading
 from tests.unit.coordinator.row_model.table_model import Planned, TableModel
@@ -32,6 +33,7 @@ SCHEMA: dict[str, Any] = {
         {"id": 2, "name": "region", "type": "string", "required": False},
         {"id": 3, "name": "v", "type": "long", "required": True},
         {"id": 4, "name": "vid", "type": "long", "required": True},
+        {"id": 5, "name": "w", "type": "double", "required": False},
     ],
 }
 BY_REGION: dict[str, Any] = {
@@ -42,14 +44,21 @@ BY_REGION: dict[str, Any] = {
 FILE_PLANS = (
     "append", "append", "append", "stage", "delete_files", "delete_where", "overwrite_where", "replace_partitions",
     "copy_on_write", "copy_on_write", "merge_on_read", "merge_on_read", "merge_on_read", "equality", "compaction",
-    "compaction", "rewrite_deletes", "drop_deletes", "rewrite_manifests", "transaction", "transaction",
+    "compaction", "rewrite_deletes", "rewrite_positions", "rewrite_equality", "convert_deletes", "drop_deletes",
+    "rewrite_manifests", "transaction", "transaction", "transaction",
 )  # fmt: skip
-BEFORE_AN_APPEND = (
-    "delete_files", "delete_where", "overwrite_where", "replace_partitions", "copy_on_write", "merge_on_read",
-    "equality", "compaction", "rewrite_deletes",
+REWRITES = ("compaction", "rewrite_deletes", "rewrite_positions", "rewrite_equality", "convert_deletes", "drop_deletes")
+FIRST_MEMBERS = (
+    "append", "delete_files", "delete_where", "overwrite_where", "replace_partitions", "copy_on_write",
+    "merge_on_read", "merge_on_read", "equality", "equality", *REWRITES,
 )  # fmt: skip
-AFTER_AN_APPEND = ("append", "delete_files", "delete_where", "compaction", "rewrite_deletes")
-"""What a writer may plan without having seen the rows that it adds just before, in the same transaction."""
+LATER_MEMBERS = ("append", "delete_files", "delete_where", "overwrite_where", "equality", *REWRITES, *REWRITES)
+"""What a writer may plan without having seen what earlier members of the same transaction did."""
+
+AGAINST_OWN = frozenset(
+    {"new-deletes", "more-rows", "missing-file", "lost-deletes", "invalid-delete-file", "wrong-sequence-number"}
+)
+"""Rules that may refuse such a member for what those before it did."""
 
 TABLE_PLANS = (
     "create_ref", "create_ref", "remove_ref", "rename_branch", "rollback", "set_current", "fast_forward",
@@ -71,6 +80,7 @@ class RowMachine(RuleBasedStateMachine):
         self.maker = FileMaker(self.bench.files)
         self.reading = TableReading(self.bench.files)
         self.author = Author(self.maker, self.reading)
+        self.janitor = Janitor(self.maker, self.reading)
         self.curator = Curator(self.maker, self.bench.files)
         self.waiting: list[Planned] = []
         self.planned: dict[str, Planned] = {}
@@ -150,39 +160,50 @@ class RowMachine(RuleBasedStateMachine):
             case "stage":
                 self.staged += 1
                 planned = self.author.stage(view, choices, wap_id=f"w{self.staged}")
-            case "delete_files" if not view.files:
-                planned = None
-            case "rewrite_manifests" | "add_column" | "rename_column" | "drop_column" | "update_spec":
+            case "rewrite_manifests" | "add_column" | "rename_column" | "drop_column" | "update_spec" | "upgrade":
                 planned = getattr(self.curator, kind)(view, choices)
-            case "upgrade" if self.metadata.format_version == 3:
-                planned = None
-            case "upgrade":
-                planned = self.curator.upgrade(view)
             case "transaction":
                 planned = self._transaction(view, choices)
             case _ if kind in TABLE_PLANS:
                 planned = getattr(self.curator, kind)(view, self.model, choices)
             case _:
-                planned = getattr(self.author, kind)(view, choices)
+                planned = self._statement(kind, view, choices)
+                if planned is not None and choices.number(0, 9) == 9:
+                    self.staged += 1
+                    planned = _staged(planned, wap_id=f"w{self.staged}")
         if planned is None:
             return
         note(f"planned {planned.kind} on {planned.branch} as {planned.intent.intent_id[-6:]}: {_told(planned)}")
         self.planned[planned.intent.intent_id] = planned
         self.waiting.append(planned)
 
-    def _transaction(self, view: View, choices: Choices) -> Planned | None:
-        """Two statements of one writer that belong together, one of which is an INSERT."""
-        insert_first = choices.coin()
-        kind = choices.one_of(AFTER_AN_APPEND if insert_first else BEFORE_AN_APPEND)
+    def _statement(self, kind: str, view: View, choices: Choices) -> Planned | None:
+        """A change of rows or of the files that they are in; None where there is nothing to change."""
         if kind == "delete_files" and not view.files:
             return None
-        other, added = getattr(self.author, kind)(view, choices), self.author.append(view, choices)
-        if other is None:
+        planner = self.janitor if hasattr(self.janitor, kind) else self.author
+        planned: Planned | None = getattr(planner, kind)(view, choices)
+        if planned is None:
+            return None
+        refusals = {"delete-format"} if view.metadata.format_version == 1 else set[str]()
+        if any(row.row_id is None for row in view.rows):
+            refusals.add("lost-row-ids")
+        return msgspec.structs.replace(planned, refusals=planned.refusals | refusals)
+
+    def _transaction(self, view: View, choices: Choices) -> Planned | None:
+        """Two statements of one writer or three that belong together, planned on what was there before all of them."""
+        kinds = [choices.one_of(FIRST_MEMBERS), *(choices.one_of(LATER_MEMBERS) for _ in range(choices.number(1, 2)))]
+        made = [one for kind in kinds if (one := self._statement(kind, view, choices)) is not None]
+        if len(made) < 2:
             return None
         intent_id = new_id()
         members = tuple(
-            msgspec.structs.replace(one, intent=msgspec.structs.replace(one.intent, intent_id=intent_id))
-            for one in ((added, other) if insert_first else (other, added))
+            msgspec.structs.replace(
+                one,
+                intent=msgspec.structs.replace(one.intent, intent_id=intent_id),
+                refusals=one.refusals | (AGAINST_OWN if at else frozenset()),
+            )
+            for at, one in enumerate(made)
         )
         self.members[intent_id] = members
         intent = Transaction(
@@ -294,3 +315,10 @@ def _answer(outcome: Outcome) -> str:
     if isinstance(outcome, Committed):
         return f"committed as {outcome.snapshot_id}"
     return f"rejected by {outcome.rule}: {outcome.message}"
+
+
+def _staged(planned: Planned, *, wap_id: str) -> Planned:
+    """The same for audit: no branch moves."""
+    return msgspec.structs.replace(
+        planned, intent=msgspec.structs.replace(cast("Any", planned.intent), stage=True, wap_id=wap_id)
+    )

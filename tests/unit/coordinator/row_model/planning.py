@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 
 from firn.model.datafile import FileFormat
-from firn.model.intent import Intent
+from firn.model.intent import ContentFile, Intent
 from firn.model.metadata import TableMetadata
+from tests.unit.coordinator.row_model.file_maker import FileMaker
 from tests.unit.coordinator.row_model.reading import SeenFile, SeenRow
-from tests.unit.coordinator.row_model.rows import Effect, Isolation, Row, Rows
+from tests.unit.coordinator.row_model.rows import Effect, Isolation, Key, Partition, Row, Rows, key_of
 from tests.unit.coordinator.row_model.table_model import Planned
 from tests.unit.coordinator.workbench import TABLE, new_id
 
 IDS: Final = range(8)
 REGIONS: Final = ("eu", "us", None)
+WEIGHTS: Final = (1.5, None, math.nan, -0.0, 0.0)
+OTHERS: Final = (None, 0, 1, 2)
+"""Values of columns that were added."""
+
 FORMATS: Final[tuple[FileFormat, ...]] = ("parquet", "avro")
 
 Verb = Literal["delete", "update", "merge"]
@@ -26,8 +32,9 @@ ANYTHING: Final = frozenset(
     {
         "append", "stage", "delete-files", "delete-where", "overwrite-where", "replace-partitions", "cow-delete",
         "cow-update", "cow-merge", "delta-delete", "delta-update", "delta-merge", "equality", "compaction",
-        "rewrite-deletes", "drop-deletes", "rewrite-manifests", "publish", "cherry-pick", "rollback", "set-current",
-        "fast-forward", "schema", "spec", "upgrade", "properties", "expire", "tag",
+        "rewrite-deletes", "rewrite-equality", "convert-deletes", "drop-deletes", "rewrite-manifests", "publish",
+        "cherry-pick", "rollback", "set-current", "fast-forward", "schema", "spec", "upgrade", "properties", "expire",
+        "tag",
     }
 )  # fmt: skip
 """All kinds of commits but those to the branch itself: that it is renamed or removed."""
@@ -90,3 +97,15 @@ def planned(kind: str, view: View, intent: Intent, effect: Effect, **members: An
     return Planned(
         intent=intent, kind=kind, branch=view.branch, head=view.head, mark=view.mark, effect=effect, **members
     )
+
+
+def position_files(
+    maker: FileMaker, view: View, found: Iterable[tuple[SeenFile, list[int]]], *, wide: bool
+) -> tuple[ContentFile, ...]:
+    """Position delete files of v2 for these rows: of each data file, or of each partition if they are `wide`."""
+    groups: dict[Key, tuple[Partition, dict[str, list[int]]]] = {}
+    for file, taken in found:
+        path, partition = file.file.file_path, (file.file.spec_id, file.file.partition)
+        key = key_of(partition) if wide else path
+        groups.setdefault(key, (partition, {}))[1][path] = taken
+    return tuple(maker.positions(view.metadata, own, partition) for partition, own in groups.values())

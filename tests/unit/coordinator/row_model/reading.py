@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from firn.model.datafile import DataFile
+from firn.model.manifest import ManifestEntry
 from firn.model.metadata import TableMetadata
 from firn.model.reserved import FILE, LAST_UPDATED_SEQUENCE_NUMBER, POS, ROW_ID
 from firn.model.scan_plan import FileScanTask
@@ -62,12 +63,12 @@ class TableReading:
         """The live rows of a snapshot."""
         return [row for file in self.files_at(metadata, snapshot_id) for row in file.rows]
 
-    def equality_deletes(self, metadata: TableMetadata, snapshot_id: int | None) -> list[DataFile]:
+    def equality_deletes(self, metadata: TableMetadata, snapshot_id: int | None) -> list[ManifestEntry]:
         """The live equality delete files of a snapshot, whether they reach anything or not."""
         snapshot, reader = metadata.snapshot_by_id(snapshot_id or 0), StoredManifests(self._files)
         manifests = () if snapshot is None else reader.manifests(metadata, snapshot)
         entries = (entry for manifest in manifests for entry in reader.entries(metadata, manifest))
-        return [e.data_file for e in entries if e.is_live and e.data_file.content == "equality-deletes"]
+        return [e for e in entries if e.is_live and e.data_file.content == "equality-deletes"]
 
     def every_row(self, metadata: TableMetadata, seen: SeenFile) -> list[int]:
         """The `vid` of every row in a data file, deleted or not."""
@@ -78,6 +79,16 @@ class TableReading:
         """The positions in a data file that position deletes or a deletion vector have deleted."""
         vector = self._reader(metadata).deleted_positions(seen.file, seen.deletes)
         return list(vector.bitmap)
+
+    def reached(self, metadata: TableMetadata, seen: SeenFile, deletes: Sequence[DataFile]) -> list[int]:
+        """The positions in a data file of the rows that some deletes, and none by position, leave out of it."""
+
+        def positions(deletes: Sequence[DataFile]) -> set[int]:
+            number = seen.sequence_number
+            parts = self._reader(metadata).rows(seen.file, deletes=deletes, data_sequence_number=number)
+            return {row[POS.field_id] for part in parts for row in part}
+
+        return sorted(positions(()) - positions(deletes))
 
     def _file(self, metadata: TableMetadata, task: FileScanTask) -> SeenFile:
         file = task.file

@@ -8,6 +8,7 @@ partition, and bounds.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,17 +19,19 @@ from firn.model.intent import Replace
 from firn.model.manifest import ManifestEntry
 from firn.model.metadata import TableMetadata
 from firn.model.partitioning import PartitionSpec
-from firn.model.types import PrimitiveType
+from firn.model.types import DOUBLE, PrimitiveType
 from firn.model.values import from_bytes
 from firn.storage.files import FileStore
 from firn.storage.manifest_reader import StoredManifests
-from tests.unit.coordinator.row_model.rows import ID
+from tests.unit.coordinator.row_model.file_maker import newest_first
+from tests.unit.coordinator.row_model.rows import key_of
 
 
 class Values(msgspec.Struct, frozen=True):
-    """What a column of a file may hold: nulls, and others between two bounds (None: unknown)."""
+    """What a column of a file may hold: nulls, NaN, and others between two bounds (None: unknown)."""
 
     nulls: bool = True
+    nans: bool = True
     others: bool = True
     low: Any = None
     high: Any = None
@@ -61,8 +64,9 @@ class RewriteOracle:
         after = self._number is not None and self._number < age and _in_scope(metadata, delete.data_file, new)
         if before == after or (before and age <= self._base):  # the writer has read its files with all that was there
             return False
-        return _may_share_rows(metadata, old.data_file, new) and _may_share(
-            *(_values(metadata, file, ID) for file in (delete.data_file, old.data_file, new))
+        return _may_share_rows(metadata, old.data_file, new) and all(
+            _may_share(*(_values(metadata, file, column) for file in (delete.data_file, old.data_file, new)))
+            for column in delete.data_file.equality_ids or ()
         )
 
     def _live(self, metadata: TableMetadata, head: int) -> Iterator[ManifestEntry]:
@@ -84,14 +88,17 @@ def _spec(metadata: TableMetadata, file: DataFile) -> PartitionSpec:
 
 
 def _in_scope(metadata: TableMetadata, delete: DataFile, file: DataFile) -> bool:
-    same = (delete.spec_id, delete.partition) == (file.spec_id, file.partition)
+    same = key_of((delete.spec_id, delete.partition)) == key_of((file.spec_id, file.partition))
     return same or not _spec(metadata, delete).fields
 
 
 def _may_share_rows(metadata: TableMetadata, one: DataFile, other: DataFile) -> bool:
     """Whether a row may be in both: by partition fields that both have, and by every column."""
     ours, theirs = (
-        {(f.source_id, f.transform): v for f, v in zip(_spec(metadata, file).fields, file.partition, strict=True)}
+        {
+            (f.source_id, f.transform): key_of(v)
+            for f, v in zip(_spec(metadata, file).fields, file.partition, strict=True)
+        }
         for file in (one, other)
     )
     if any(ours[field] != theirs[field] for field in ours.keys() & theirs.keys()):
@@ -103,18 +110,22 @@ def _may_share_rows(metadata: TableMetadata, one: DataFile, other: DataFile) -> 
 def _values(metadata: TableMetadata, file: DataFile, column: int) -> Values:
     for field, value in zip(_spec(metadata, file).fields, file.partition, strict=True):
         if (field.source_id, field.transform) == (column, "identity"):
-            return Values(nulls=value is None, others=value is not None, low=value, high=value)
-    field_type = metadata.current_schema.fields_by_id[column].type
-    assert isinstance(field_type, PrimitiveType)
-    nulls, values = (counts or {} for counts in (file.null_value_counts, file.value_counts))
-    required = metadata.current_schema.fields_by_id[column].required
+            nan = isinstance(value, float) and math.isnan(value)
+            bound = None if nan else value
+            return Values(nulls=value is None, nans=nan, others=bound is not None, low=bound, high=bound)
+    known = next(s.fields_by_id[column] for s in newest_first(metadata) if column in s.fields_by_id)
+    assert isinstance(known.type, PrimitiveType)
+    nulls, nans, values = (
+        counts or {} for counts in (file.null_value_counts, file.nan_value_counts, file.value_counts)
+    )
     low, high = (
-        from_bytes(field_type, bounds[column]) if bounds and column in bounds else None
+        from_bytes(known.type, bounds[column]) if bounds and column in bounds else None
         for bounds in (file.lower_bounds, file.upper_bounds)
     )
     return Values(
-        nulls=not required and nulls.get(column) != 0,
-        others=column not in values or values[column] != nulls.get(column),
+        nulls=not known.required and nulls.get(column) != 0,
+        nans=known.type == DOUBLE and nans.get(column) != 0,
+        others=column not in values or values[column] != nulls.get(column, 0) + nans.get(column, 0),
         low=low,
         high=high,
     )
@@ -122,7 +133,7 @@ def _values(metadata: TableMetadata, file: DataFile, column: int) -> Values:
 
 def _may_share(*columns: Values) -> bool:
     """Whether all may have a value in common."""
-    if all(column.nulls for column in columns):
+    if all(column.nulls for column in columns) or all(column.nans for column in columns):
         return True
     low = max((column.low for column in columns if column.low is not None), default=None)
     high = min((column.high for column in columns if column.high is not None), default=None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -13,8 +13,10 @@ from firn.model.intent import ContentFile
 from firn.model.manifest import ManifestEntry, Status
 from firn.model.partitioning import PartitionSpec
 from tests.unit.coordinator.row_model.file_maker import FileMaker
-from tests.unit.coordinator.row_model.planning import FORMATS, IDS, REGIONS, Choices, View
-from tests.unit.coordinator.row_model.rows import ID, REGION, VALUE, VID, Condition, Row
+from tests.unit.coordinator.row_model.planning import FORMATS, IDS, OTHERS, REGIONS, WEIGHTS, Choices, View
+from tests.unit.coordinator.row_model.rows import ID, REGION, VALUE, VID, WEIGHT, Condition, Row
+
+_WEIGHT_CONDITIONS: Final[dict[int, Literal["light", "nan"]]] = {4: "light", 5: "nan"}
 
 
 class RowMaker:
@@ -35,10 +37,11 @@ class RowMaker:
             REGION: choices.one_of(REGIONS),
             VALUE: choices.number(0, 9),
             VID: vid,
+            WEIGHT: choices.one_of(WEIGHTS),
         }
         for field in view.metadata.current_schema.fields:
             if field.field_id not in values:
-                values[field.field_id] = choices.number(0, 9) if choices.coin() else None
+                values[field.field_id] = choices.one_of(OTHERS)
         return self._maker.placed(Row(vid=vid, uid=vid, values=values, partition=(0, ())), spec, view.metadata)
 
     def data(self, view: View, choices: Choices, rows: Collection[Row]) -> tuple[ContentFile, ...]:
@@ -60,10 +63,22 @@ class RowMaker:
 
     @staticmethod
     def condition(choices: Choices, *, keys: bool = False) -> Condition:
-        which = 0 if keys else choices.number(0, 4)
+        which = 0 if keys else choices.number(0, 6)
         ids = frozenset(choices.some_of(IDS)) if which in {0, 3} else None
         regions = frozenset(choices.some_of(REGIONS)) if which in {1, 3} else None
-        return Condition(ids=ids, regions=regions, below=choices.number(1, 9) if which == 2 else None)
+        below, weight = choices.number(1, 9) if which == 2 else None, _WEIGHT_CONDITIONS.get(which)
+        return Condition(ids=ids, regions=regions, below=below, weight=weight)
+
+    @staticmethod
+    def keys(view: View, choices: Choices) -> tuple[tuple[int, ...], list[dict[int, Any]]]:
+        """Columns to delete by, and keys in them: mostly ids, else whatever columns there are, with odd values."""
+        if choices.number(0, 2):
+            return (ID,), [{ID: id} for id in choices.some_of(IDS)]
+        others = [i for i in view.metadata.current_schema.fields_by_id if i not in {VID, VALUE}]
+        columns = tuple(sorted({choices.one_of(others), choices.one_of(others)}))
+        drawn = {ID: IDS, REGION: REGIONS, WEIGHT: WEIGHTS}
+        keys = [{i: choices.one_of(drawn.get(i, OTHERS)) for i in columns} for _ in range(choices.number(1, 3))]
+        return columns, keys
 
     def manifest(self, view: View, files: Sequence[ContentFile]) -> Any:
         bound = [bind_content_file(file, view.metadata, where="file") for file in files]

@@ -7,16 +7,32 @@ there when it is committed, and refuses (`NotSerial`) when no order of the state
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Final, Literal
+import struct
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from typing import Any, Final, Literal, cast
 
 import msgspec
 
-ID, REGION, VALUE, VID = 1, 2, 3, 4
+ID, REGION, VALUE, VID, WEIGHT = 1, 2, 3, 4, 5
 """Columns that every table has, by field id; schema changes add others."""
+
+OWN_COLUMNS: Final = frozenset({ID, REGION, VALUE, VID, WEIGHT})
 
 Partition = tuple[int, tuple[Any, ...]]
 """Spec id and partition tuple of the file that holds a row: some operations are about partitions."""
+
+
+Key = Hashable
+"""A value, or a place with values in it, that equals exactly what Iceberg has it equal: see `key_of`."""
+
+
+def key_of(value: Any) -> Key:
+    """Doubles by what they are, not as Python compares them: NaN is NaN, and -0.0 is not 0.0."""
+    if isinstance(value, tuple):
+        return tuple(key_of(one) for one in value)
+    if isinstance(value, float):
+        return b"nan" if value != value else struct.pack("<d", value)  # noqa: PLR0124 - the test for NaN
+    return cast("Key", value)
 
 
 class NotSerial(AssertionError):
@@ -46,6 +62,8 @@ class Condition(msgspec.Struct, frozen=True, kw_only=True):
     ids: frozenset[int] | None = None
     regions: frozenset[str | None] | None = None
     below: int | None = None
+    weight: Literal["light", "nan"] | None = None
+    """`light` is less than 1, which no NaN is."""
 
     def matches(self, row: Row) -> bool:
         """Whether the statement is about the row."""
@@ -54,7 +72,11 @@ class Condition(msgspec.Struct, frozen=True, kw_only=True):
             (self.ids is None or values[ID] in self.ids)
             and (self.regions is None or values[REGION] in self.regions)
             and (self.below is None or values[VALUE] < self.below)
+            and (self.weight is None or self._weighs(values[WEIGHT]))
         )
+
+    def _weighs(self, weight: float | None) -> bool:
+        return weight is not None and (weight != weight if self.weight == "nan" else weight < 1)  # noqa: PLR0124 - as above
 
     def to_json(self, names: Mapping[int, str]) -> dict[str, Any] | bool:
         """As a filter of an intent; `names` are the columns' names by field id."""
@@ -69,6 +91,10 @@ class Condition(msgspec.Struct, frozen=True, kw_only=True):
             parts.append(_joined("or", either))
         if self.below is not None:
             parts.append({"type": "lt", "term": names[VALUE], "value": self.below})
+        if self.weight == "light":
+            parts.append({"type": "lt", "term": names[WEIGHT], "value": 1.0})
+        elif self.weight == "nan":
+            parts.append({"type": "is-nan", "term": names[WEIGHT]})
         return _joined("and", parts) if parts else True
 
 
@@ -98,18 +124,9 @@ def take(vids: Collection[int], *, adding: Sequence[Row] = ()) -> Effect:
     return lambda rows: (*(row for row in rows if row.vid not in vids), *adding)
 
 
-def take_where(
-    condition: Condition, *, adding: Sequence[Row] = (), partitions: Collection[Partition] | None = None
-) -> Effect:
-    """All rows that match go, those that the writer never saw too; `partitions` limits them to such as are in these."""
-
-    def effect(rows: Rows) -> Rows:
-        def goes(row: Row) -> bool:
-            return condition.matches(row) and (partitions is None or row.partition in partitions)
-
-        return (*(row for row in rows if not goes(row)), *adding)
-
-    return effect
+def take_where(condition: Condition, *, adding: Sequence[Row] = ()) -> Effect:
+    """All rows that match go, those that the writer never saw too; others come."""
+    return take_if(condition.matches, adding=adding)
 
 
 def take_if(goes: Callable[[Row], bool], *, adding: Sequence[Row] = ()) -> Effect:
@@ -122,7 +139,12 @@ def compact(rewritten: Mapping[int, Row]) -> Effect:
 
     Of those that were rewritten some may be deleted by now, by equality deletes that the new files are as old as.
     """
-    return lambda rows: tuple([rewritten.get(row.vid, row) for row in rows])
+
+    def effect(rows: Rows) -> Rows:
+        _require_same_ids(rows, rewritten)
+        return tuple([rewritten.get(row.vid, row) for row in rows])
+
+    return effect
 
 
 Isolation = Literal["serializable", "snapshot"]
@@ -145,6 +167,7 @@ class Statement(msgspec.Struct, frozen=True, kw_only=True):
     def __call__(self, rows: Rows) -> Rows:
         _require_there(rows, self.carried, "written anew with others'")
         _require_there(rows, self.updated, "updated")
+        _require_same_ids(rows, {**self.carried, **self.updated})
         if self.isolation == "serializable":
             self._require_serial(rows)
         self._require_no_newer_version(rows)
@@ -180,6 +203,13 @@ def _require_there(rows: Rows, wanted: Mapping[int, Row], how: str) -> None:
             raise NotSerial(f"row {vid} is {how}, but is not there any more")
         if there[vid].uid != row.uid:
             raise NotSerial(f"row {vid} is {how}, but is another one now")
+
+
+def _require_same_ids(rows: Rows, rewritten: Mapping[int, Row]) -> None:
+    """Refuse rows written anew that have an id by now which is not written with them."""
+    for row in rows:
+        if row.row_id is not None and row.row_id != rewritten.get(row.vid, row).row_id:
+            raise NotSerial(f"row {row.vid} has id {row.row_id}, and is written anew without it")
 
 
 NO_ROWS: Final[Rows] = ()

@@ -227,8 +227,8 @@ class TableModel:
         """Compare the rows that a snapshot really has with the model's, and learn the row ids that firn gave."""
         version = self.versions[snapshot_id]
         defaults = {field.field_id: field.initial_default for field in metadata.current_schema.fields}
-        expected = sorted((row.vid, row.partition, _visible(row.values, defaults)) for row in version.rows)
-        found = sorted((row.vid, row.partition, _visible(row.values, defaults)) for row in seen)
+        expected = sorted((row.vid, repr(row.partition), _visible(row.values, defaults)) for row in version.rows)
+        found = sorted((row.vid, repr(row.partition), _visible(row.values, defaults)) for row in seen)
         assert found == expected, (
             f"snapshot {snapshot_id}:\n  only real  {_minus(found, expected)}\n  only model {_minus(expected, found)}"
         )

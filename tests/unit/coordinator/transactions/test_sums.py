@@ -9,11 +9,12 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from firn.model.intent import Overwrite, Transaction
 from firn.model.outcome import Committed, Rejected
+from tests.strategies.examples import AT_LENGTH, examples
 from tests.unit.coordinator.transactions.ledger import fsck, transaction
 from tests.unit.coordinator.workbench import Workbench, append, content_file, create, new_id, path_of
 
@@ -127,9 +128,9 @@ async def run(rounds: list[Round], *, daemons: int) -> None:
         await books.check()
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1800 if AT_LENGTH else 300)
 @given(rounds=ROUNDS, daemons=st.integers(1, 2))
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(12, at_most=150, suppress_health_check=list(HealthCheck))
 def test_transfers_between_tables_keep_the_sum(rounds: list[Round], daemons: int) -> None:
     work: Any = run(rounds, daemons=daemons)
     asyncio.run(work)
