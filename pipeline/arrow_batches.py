@@ -53,7 +53,7 @@ def together(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The same rows in fewer batches, which cost less to work on."""
     waiting: list[pa.RecordBatch] = []
     rows = size = 0
-    for batch in batches:
+    for batch in map(mended, batches):
         waiting.append(batch)
         rows += batch.num_rows
         size += batch.nbytes
@@ -62,6 +62,38 @@ def together(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             waiting, rows, size = [], 0, 0
     if waiting:
         yield pa.concat_batches(waiting)
+
+
+def mended(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The same rows, as pyarrow can work on them.
+
+    Java sends nothing for the offsets of lists that there are none of, such as those in lists that are all empty. To
+    pyarrow (26) they are missing then, and looking at them ends the process.
+    """
+    if not any(_has_lists(type) for type in batch.schema.types):
+        return batch
+    return pa.RecordBatch.from_arrays([_mended(column) for column in batch.columns], schema=batch.schema)
+
+
+def _mended(array: pa.Array) -> pa.Array:
+    type = array.type
+    if not _has_lists(type) or array.offset:
+        return array  # what is a part of something larger was made by Python
+    if len(array) == 0:
+        return pa.array([], type)
+    if pa.types.is_struct(type):
+        buffers, children = 1, [array.field(at) for at in range(type.num_fields)]
+    else:
+        buffers, children = 2, [array.values]
+    return pa.Array.from_buffers(
+        type, len(array), array.buffers()[:buffers], array.null_count, children=[_mended(child) for child in children]
+    )
+
+
+def _has_lists(type: pa.DataType) -> bool:
+    if pa.types.is_struct(type):
+        return any(_has_lists(type.field(at).type) for at in range(type.num_fields))
+    return bool(pa.types.is_list(type) or pa.types.is_large_list(type) or pa.types.is_map(type))
 
 
 def _may_be_large(type: DataType) -> bool:

@@ -18,6 +18,7 @@ from firn.model.scan_plan import FileScanTask
 from firn.model.schema import Schema
 from firn.model.snapshot import Snapshot
 from firn.model.types import StructType
+from firn.pipeline.column_names import named_column
 from firn.pipeline.connection import Connection
 from firn.pipeline.reads import Source, filtered, with_filter_columns
 from firn.pipeline.row_changes import FILE, POS
@@ -83,7 +84,7 @@ def read_changes(
     rows = filtered(rows, bound)
     if not carry_overs and {one.change for one in files} == {"insert", "delete"}:
         rows = _without_carry_overs(rows)
-    return rows.select(*(F.col(f"`{field.name}`") for field in projection.fields), *_CHANGE_COLUMNS)
+    return rows.select(*(named_column(field.name) for field in projection.fields), *_CHANGE_COLUMNS)
 
 
 def _changes(source: Source, snapshots: SnapshotRange, bound: Expression) -> Iterator[_FileChange | _RowsGone]:

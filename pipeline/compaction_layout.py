@@ -15,6 +15,8 @@ from pyspark.sql.types import StructType as SparkStruct
 from firn.model.errors import InvalidInput
 from firn.model.metadata import TableMetadata
 from firn.model.sorting import UNSORTED, SortBy, SortOrder, replace_order
+from firn.pipeline.arrow_batches import mended
+from firn.pipeline.column_names import named_column
 from firn.pipeline.compaction_plan import FileGroup
 from firn.pipeline.distribution import distribute, partition_keys
 from firn.pipeline.spark_types import spark_schema
@@ -74,7 +76,7 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
 
     def _z_ordered(self, rows: DataFrame, *, group: FileGroup, target: WriteTarget) -> DataFrame:
         fields = z_fields(target.metadata.current_schema, self.columns)
-        columns = rows.select([F.col(f"`{field.name}`") for field in fields])
+        columns = rows.select([named_column(field.name) for field in fields])
         share = SAMPLE_ROWS / max(1, sum(task.file.record_count for task in group.tasks))
         sample = columns if share >= 1 else columns.sample(fraction=share, seed=0)
         with_keys = _WithKeys(ZOrder.of(fields, sample.toArrow()))
@@ -91,7 +93,7 @@ class _WithKeys:
         self._order = order
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
+        for batch in map(mended, batches):
             yield pa.RecordBatch.from_arrays([*batch.columns, self._order.keys(batch)], [*batch.schema.names, _KEY])
 
 

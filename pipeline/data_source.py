@@ -191,7 +191,9 @@ class FirnReader(DataSourceReader):
             size += task.size_bytes
         return found
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        if partition is None:
+            return  # what Spark asks for where there are no partitions
         assert isinstance(partition, FilePartition)
         projection, store = self._plan.projection, self._connection.store()
         reader = TaskReader(self._metadata, projection, store)

@@ -32,6 +32,7 @@ from firn.model.types import (
     DecimalType,
     Type,
 )
+from firn.pipeline.column_names import quoted_dotted
 from firn.pipeline.write_properties import DISTRIBUTION_MODE, DISTRIBUTION_MODES
 
 ZERO_SEED: Final = -1_693_959_553
@@ -108,7 +109,7 @@ def key_column(rows: DataFrame, schema: Schema, source_id: int, transform: Trans
     top = name.split(".", 1)[0]
     if top.lower() not in (one.lower() for one in rows.columns):
         return None
-    column = rows[".".join(f"`{part}`" for part in name.split("."))]
+    column = rows[quoted_dotted(name)]
     match transform:
         case Identity():
             return column
@@ -164,11 +165,8 @@ def _bucket(column: Column, type: Type, buckets: int) -> Column:
 
 def _bucket_in_python(type: Type, buckets: int) -> Callable[[Column], Column]:
     bucket = Bucket(buckets)
-
-    def of(value: Any) -> int | None:
-        return bucket.apply(type, _internal(value, type))
-
-    return F.udf(of, "int")
+    # A lambda, because Spark reads type hints, and warns of those that it has no use for.
+    return F.udf(lambda value: bucket.apply(type, _internal(value, type)), "int")
 
 
 def _internal(value: Any, type: Type) -> Any:

@@ -15,6 +15,7 @@ from firn.model.errors import InvalidInput
 from firn.model.expressions.predicates import TRUE, Expression
 from firn.model.schema import Schema
 from firn.pipeline.assignment import assigned_value
+from firn.pipeline.column_names import named_column
 from firn.pipeline.row_changes import ACTION, DELETE, FILE, INSERT, POS, UPDATE, Base, ChangeOptions, apply_changes
 from firn.pipeline.row_filter import narrowing_column, parse_filter
 from firn.pipeline.row_level import kept
@@ -129,7 +130,7 @@ def _changed(rows: DataFrame, clauses: Clauses, base: Base, given: Sequence[str]
         made = [assigned_value(rows, one[field.name], field) for one in values]
         columns.append(_by_clause(made).alias(field.name))
     lineage = LINEAGE if base.keeps_lineage else ()
-    return [*columns, *(F.col(f"t.`{name}`") for name in (*lineage, FILE, POS))]
+    return [*columns, *(named_column("t", name) for name in (*lineage, FILE, POS))]
 
 
 def _by_clause(found: Sequence[Column]) -> Column:
@@ -154,7 +155,7 @@ def _values(clause: Update | Delete | Insert, schema: Schema, given: Sequence[st
     named = clause.values
     if named is None:
         lowered = {name.lower(): name for name in given}
-        named = {name: F.col(f"s.`{lowered[name.lower()]}`") for name in names if name.lower() in lowered}
+        named = {name: named_column("s", lowered[name.lower()]) for name in names if name.lower() in lowered}
     wrong = [name for name in named if name not in names]
     if wrong:
         raise InvalidInput(f"the table has no column {wrong[0]!r} at the top", where="values")
@@ -163,7 +164,7 @@ def _values(clause: Update | Delete | Insert, schema: Schema, given: Sequence[st
 
 
 def _untouched(clause: Update | Insert, name: str) -> Column:
-    return F.lit(None) if isinstance(clause, Insert) else F.col(f"t.`{name}`")
+    return F.lit(None) if isinstance(clause, Insert) else named_column("t", name)
 
 
 def _refuse_several(changes: DataFrame) -> None:

@@ -30,6 +30,7 @@ from firn.model.snapshot import Snapshot
 from firn.model.table_properties import METADATA_PATH
 from firn.model.types import NestedField, Type
 from firn.pipeline.alpha_sketch import AlphaSketch
+from firn.pipeline.column_names import quoted_dotted
 from firn.pipeline.connection import Connection
 from firn.pipeline.file_removal import remove_files
 from firn.pipeline.reads import read
@@ -119,16 +120,12 @@ def _sketches(
         return []
     rows = read(spark, view, columns=list(fields), snapshot_id=snapshot.snapshot_id, connection=connection)
     # Nested columns come inside of their structs.
-    flat = rows.selectExpr(*(f"{_quoted(name)} AS c{at}" for at, name in enumerate(fields)))
+    flat = rows.selectExpr(*(f"{quoted_dotted(name)} AS c{at}" for at, name in enumerate(fields)))
     parts: list[list[ThetaSketch]] = [[] for _ in fields]
     counting = _Counting([field.type for field in fields.values()])
     for at, sketch in flat.mapInArrow(counting, _FOUND).toLocalIterator():
         parts[at].append(sketch_from_bytes(bytes(sketch), location=f"a task's sketch of column {at}"))
     return [ThetaSketch().union(*found) for found in parts]
-
-
-def _quoted(name: str) -> str:
-    return ".".join(f"`{part.replace('`', '``')}`" for part in name.split("."))
 
 
 class _Counting(msgspec.Struct, frozen=True):

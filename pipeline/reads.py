@@ -17,6 +17,7 @@ from firn.model.metadata import TableMetadata
 from firn.model.schema import Schema
 from firn.model.schema_projection import project
 from firn.model.types import NestedField, StructType, Type
+from firn.pipeline.column_names import named_column
 from firn.pipeline.connection import Connection
 from firn.pipeline.row_filter import narrowing_column, parse_filter
 from firn.pipeline.scan_frames import scan_frame
@@ -144,7 +145,7 @@ def narrowed(rows: DataFrame, given: Schema, wanted: Schema) -> DataFrame:
         return rows
     by_id = {field.field_id: field for field in given.fields}
     return rows.select(
-        [_cut(F.col(f"`{field.name}`"), by_id[field.field_id].type, field).alias(field.name) for field in wanted.fields]
+        [_cut(named_column(field.name), by_id[field.field_id].type, field).alias(field.name) for field in wanted.fields]
     )
 
 

@@ -26,6 +26,7 @@ from firn.model.schema import Schema
 from firn.model.snapshot import MAIN_BRANCH
 from firn.model.table_properties import ChoiceProperty
 from firn.model.types import StructType
+from firn.pipeline.column_names import named_column
 from firn.pipeline.connection import Connection
 from firn.pipeline.delete_job import write_deletes
 from firn.pipeline.distribution import distribution_mode
@@ -194,7 +195,7 @@ def apply_changes(
 def _coming(base: Base, changes: DataFrame) -> DataFrame:
     """The rows that come; an updated one keeps its id, and is last updated by the commit that brings it."""
     rows = changes.where(F.col(ACTION) != DELETE)
-    columns = [F.col(f"`{field.name}`") for field in base.view.schema.fields]
+    columns = [named_column(field.name) for field in base.view.schema.fields]
     if base.keeps_lineage:
         columns += [F.col(ROW_ID), F.lit(None).cast("bigint").alias(LAST_UPDATED)]
     return rows.select(*columns)

@@ -16,6 +16,7 @@ from firn.model.expressions.filter_text import filter_from_text
 from firn.model.expressions.negation import rewrite_not
 from firn.model.expressions.predicates import MATCHES_NULL, And, BoundPredicate, BoundReference, Expression, Or, Truth
 from firn.model.types import DATE, TIMESTAMP, TIMESTAMPTZ, UUID, Type
+from firn.pipeline.column_names import quoted_dotted
 from firn.pipeline.spark_types import spark_type
 
 _EPOCH: Final = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - for timestamps without a zone
@@ -60,7 +61,7 @@ def _predicate(predicate: BoundPredicate) -> Column:
     term = predicate.term
     if not isinstance(term, BoundReference):
         raise Unsupported(f"a filter on {term} cannot be applied in Spark", hint="filter by the column itself")
-    column = named_column(term.name)
+    column = F.col(quoted_dotted(term.name))
     found = _operation(predicate, column, term)
     if predicate.op in MATCHES_NULL and predicate.op != "is-null":
         return column.isNull() | found
@@ -88,11 +89,6 @@ def _operation(predicate: BoundPredicate, column: Column, term: BoundReference) 
     found: Column = _COMPARED[predicate.op](column, literal(predicate.value, term.type))
     # To Spark NaN is the greatest number; to Iceberg it compares with none.
     return found & ~F.isnan(column) if term.floating and predicate.op in {"gt", "gt-eq"} else found
-
-
-def named_column(name: str) -> Column:
-    """The column with this dotted name, whatever characters are in it."""
-    return F.col(".".join(f"`{part.replace('`', '``')}`" for part in name.split(".")))
 
 
 def literal(value: Any, type: Type) -> Column:

@@ -17,6 +17,7 @@ from firn.model.reserved import METADATA_COLUMNS
 from firn.model.schema import Schema
 from firn.model.types import StructType
 from firn.pipeline.assignment import assigned_value
+from firn.pipeline.column_names import named_column
 from firn.pipeline.reads import with_filter_columns
 from firn.pipeline.row_changes import ACTION, DELETE, FILE, POS, UPDATE, Base, ChangeOptions, apply_changes
 from firn.pipeline.row_filter import narrowing_column, parse_filter
@@ -75,7 +76,7 @@ def assigned(rows: DataFrame, values: Mapping[str, Column | str], schema: Schema
             raise InvalidInput(f"the table has no column {name!r} at the top", where="values")
     return rows.select(
         [
-            assigned_value(rows, values[name], fields[name]).alias(name) if name in values else F.col(f"`{name}`")
+            assigned_value(rows, values[name], fields[name]).alias(name) if name in values else named_column(name)
             for name in rows.columns
         ]
     )

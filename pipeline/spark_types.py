@@ -70,11 +70,7 @@ _ICEBERG: Final[dict[str, Type]] = {
 
 def spark_schema(schema: Schema) -> SparkStruct:
     """The Spark type of a table's rows. Raises Unsupported for variant, geometry and geography."""
-    return _struct(schema.struct)
-
-
-def _struct(type: StructType) -> SparkStruct:
-    return SparkStruct([spark_field(field) for field in type.fields])
+    return SparkStruct([spark_field(field) for field in schema.fields])
 
 
 def spark_field(field: NestedField) -> StructField:
@@ -83,14 +79,19 @@ def spark_field(field: NestedField) -> StructField:
 
 
 def spark_type(type: Type) -> DataType:
-    """The Spark type that shows values of `type`; Unsupported where there is none."""
+    """The Spark type that shows values of `type`; Unsupported where there is none.
+
+    Whatever is inside of it may be null, though the table requires it: Arrow has null there where all of a struct is
+    null, and Spark casts nothing to what may not be null. Writers look at the values.
+    """
     match type:
         case StructType():
-            return _struct(type)
+            fields = [spark_field(field) for field in type.fields]
+            return SparkStruct([StructField(one.name, one.dataType, metadata=one.metadata) for one in fields])
         case ListType():
-            return SparkArray(spark_type(type.element), not type.element_required)
+            return SparkArray(spark_type(type.element))
         case MapType():
-            return SparkMap(spark_type(type.key), spark_type(type.value), not type.value_required)
+            return SparkMap(spark_type(type.key), spark_type(type.value))
         case DecimalType(precision=precision, scale=scale):
             return SparkDecimal(precision, scale)
         case FixedType():

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+import pyarrow as pa
 import pyspark.sql.functions as F  # noqa: N812 - what everybody calls it
 import pytest
+from pyspark.errors import PySparkException
 
 from firn.coordinator.client import TableView
 from firn.model.errors import InvalidInput
 from firn.model.outcome import Rejected
 from firn.pipeline.connection import Connection
+from firn.pipeline.data_source import register
 from firn.pipeline.merge import Clauses, Delete, Insert, Update, merge
 from firn.pipeline.reads import read
 from firn.pipeline.row_changes import Mode
 from firn.pipeline.row_level import delete_where, update
 from firn.pipeline.writes import append
-from tests.spark.by_hand import append_rows, delete_equal
+from tests.spark.by_hand import append_rows, delete_equal, written
 from tests.spark.lake import Lake, committed, list_of, struct_of
 
 MODES = [(2, "copy-on-write"), (2, "merge-on-read"), (3, "copy-on-write"), (3, "merge-on-read")]
@@ -161,3 +164,36 @@ def test_fields_of_structs_are_set_by_name_and_matched_by_what_is_in_them(lake: 
     ]
     with pytest.raises(InvalidInput, match="s: has the fields col1, col2, and the table's column has a, b"):
         update(lake.spark, table, {"s": "struct(1L, 2L)"}, "id = 1", mode=mode)
+
+
+def test_lists_in_lists_that_are_all_empty_are_written(lake: Lake) -> None:
+    """What Java sends for them would end Python's process."""
+    table = lake.create({"id": "long", "l": list_of(20, list_of(21, "long"))}, version=3)
+    committed(append(lake.spark.sql("SELECT id, array(array(id)) AS l FROM range(3)"), table))
+    committed(update(lake.spark, table, {"l": "NULL"}, "id = 1"))
+    committed(append(lake.spark.sql("SELECT 3L AS id, array() AS l"), table))
+    assert same_for_all(lake, table) == [(0, [[0]]), (1, None), (2, [[2]]), (3, [])]
+
+
+def test_required_fields_of_structs_that_may_be_null(lake: Lake) -> None:
+    """What may be null to Spark is cast to them, and nulls are refused where there is a struct."""
+    inside = {"id": 10, "name": "a", "type": "long", "required": True}
+    table = lake.create({"id": "long", "s": {"type": "struct", "fields": [inside]}}, version=3)
+    committed(append(lake.spark.sql("SELECT 1L AS id, NULL AS s UNION ALL SELECT 2L, named_struct('a', 2L)"), table))
+    source = lake.spark.createDataFrame([(1, (5,)), (2, None)], "id long, s struct<a: long>")
+    committed(merge(source, table, on="t.id = s.id", clauses=Clauses(matched=(Update(),))))
+    assert same_for_all(lake, table) == [(1, (5,)), (2, None)]
+    register(lake.spark)
+    for frame in (read(lake.spark, table), lake.spark.read.format("firn").option("table", table).load()):
+        assert frame.orderBy("id").toArrow().to_pylist() == [{"id": 1, "s": {"a": 5}}, {"id": 2, "s": None}]
+    with pytest.raises(PySparkException, match=r"s\.a: holds 1 null and is required"):
+        update(lake.spark, table, {"s": "named_struct('a', CAST(NULL AS long))"}, "id = 1")
+
+
+def test_columns_whose_names_have_backquotes(lake: Lake) -> None:
+    table = lake.create({"id": "long", "a`b": "long"})
+    rows = pa.record_batch({"id": pa.array([1, 2]), "a`b": pa.array([3, 4])})
+    lake.client.append(table, written(lake, table, rows)).committed(60)
+    assert read(lake.spark, table, columns=["id"], filter='"a`b" = 4').collect() == [(2,)]
+    committed(delete_where(lake.spark, table, '"a`b" = 3', mode="merge-on-read"))
+    assert read(lake.spark, table).collect() == [(2, 4)]

@@ -30,6 +30,7 @@ def test_frames_are_written_and_read_by_format(lake: Lake) -> None:
     delete_equal(lake, table, "id", [6], partition=("eu",))
     filtered = lake.spark.read.format("firn").options(table=table, columns="region", filter="id > 3 and id < 9").load()
     assert sorted(filtered.collect(), key=repr) == [("us",), ("us",), (None,), (None,)]
+    assert lake.spark.read.format("firn").options(table=table, filter="id > 99").load().collect() == []
     lake.events(20, 22).write.format("firn").option("table", table).option("overwrite-mode", "dynamic").mode(
         "overwrite"
     ).save()
