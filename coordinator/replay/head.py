@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from firn.coordinator.replay.draft import ManifestRef
+from firn.coordinator.replay.known_deletes import KnownDeletes
 from firn.coordinator.replay.live_deletes import LiveDeletes
 from firn.coordinator.replay.live_files import LiveFiles
 from firn.storage.listed_manifests import ListedManifests
@@ -17,7 +18,9 @@ class Head:
     gone.
     """
 
-    __slots__ = ("base_snapshot_id", "deletes", "doubles", "listed", "live", "manifests", "snapshot_id")
+    __slots__ = (
+        "base_snapshot_id", "deletes", "doubles", "known_deletes", "listed", "live", "manifests", "snapshot_id",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -33,6 +36,8 @@ class Head:
         self.live = live
         self.doubles = doubles
         self.deletes: LiveDeletes | None = None
+        self.known_deletes: KnownDeletes | None = None
+        """What need not be read for `deletes`, while these have not been asked for."""
         self.listed: ListedManifests | None = None
         """The last list that was written here with most of the manifests, if one was."""
 
@@ -42,6 +47,7 @@ class Head:
             snapshot_id=self.snapshot_id, manifests=self.manifests, live=self.live.branch_off(), doubles=self.doubles
         )
         head.deletes = None if self.deletes is None else self.deletes.branch_off()
+        head.known_deletes = self.known_deletes
         head.listed = self.listed
         return head
 

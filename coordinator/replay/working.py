@@ -19,7 +19,8 @@ from firn.coordinator.replay.attempt import Attempt, Placement
 from firn.coordinator.replay.draft import DraftManifest, DraftSnapshot, ManifestRef, TableChange, location_of
 from firn.coordinator.replay.head import Head
 from firn.coordinator.replay.holds import Hold
-from firn.coordinator.replay.live_deletes import LiveDelete, LiveDeletes
+from firn.coordinator.replay.known_deletes import find_deletes
+from firn.coordinator.replay.live_deletes import LiveDeletes
 from firn.coordinator.replay.live_files import LiveFiles
 from firn.coordinator.replay.reader import TableReader
 from firn.model.datafile import DataFile
@@ -157,16 +158,17 @@ class Working:
         return head
 
     def deletes(self, branch: str) -> LiveDeletes:
-        """The live delete files of a branch. Cost: the delete manifests, when they are asked for the first time."""
+        """The live delete files of a branch.
+
+        Cost: the delete manifests that no other head had, when they are asked for the first time.
+        """
         head = self.head(branch)
         if head.deletes is None:
-            manifests = [m for m in head.manifests if m.content == "deletes"]
-            found = ((m, entry) for m in manifests for entry in self.entries(m) if entry.is_live)
-            index = LiveDeletes.of(LiveDelete(entry, location_of(m)) for m, entry in found)
+            index = find_deletes(head.manifests, self.entries, known=head.known_deletes)
             base = self._base_heads.get(head.snapshot_id)
             if base is not None and base.deletes is None:
-                base.deletes = index
-            head.deletes = index.branch_off()
+                base.deletes, base.known_deletes = index, None
+            head.deletes, head.known_deletes = index.branch_off(), None
         return head.deletes
 
     def _drafted_head(self, snapshot_id: int | None) -> Head | None:

@@ -15,7 +15,7 @@ from firn.coordinator.replay.file_index import FileIndex
 from firn.coordinator.replay.head import Head
 from firn.coordinator.replay.live_files import LiveFiles
 from firn.coordinator.replay.working import SUMMARY_BATCH
-from firn.coordinator.tables.head_basis import head_basis, known_counts
+from firn.coordinator.tables.head_basis import head_basis, known_counts, known_deletes
 from firn.coordinator.tables.manifest_cache import ManifestCache
 from firn.coordinator.tables.manifest_merger import ManifestMerger
 from firn.coordinator.tables.merges_beside import MergesBeside
@@ -217,7 +217,9 @@ class TableReader:
             live.put_all(paths, manifest.manifest_path, order=places)
         live.keep_only(places)
         doubles = frozenset(self._doubles(wanted, live))
-        return Head(snapshot_id=snapshot_id, manifests=manifests, live=LiveFiles(live), doubles=doubles)
+        head = Head(snapshot_id=snapshot_id, manifests=manifests, live=LiveFiles(live), doubles=doubles)
+        head.known_deletes = known_deletes(manifests, known)
+        return head
 
     def _doubles(self, wanted: Sequence[ManifestFile], live: FileIndex) -> Iterator[str]:
         """Files that stand in other manifests, too, than the index says: those have more files than it knows of."""

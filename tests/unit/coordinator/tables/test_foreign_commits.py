@@ -7,22 +7,39 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from firn.coordinator.daemon import Daemon
+from firn.coordinator.replay.draft import ManifestRef
 from firn.coordinator.replay.head import Head
+from firn.coordinator.replay.known_deletes import find_deletes
 from firn.coordinator.tables.table_reader import TableReader
 from firn.coordinator.tables.table_state import TableState
+from firn.model.limits import Limits
+from firn.model.manifest import ManifestFile
 from firn.model.metadata import TableMetadata
 from firn.model.metadata_changes import with_metadata_log
+from firn.model.operations.files import RowDelta
 from firn.model.outcome import Committed
 from firn.model.refs import set_current
 from firn.storage.failing_files import FailingFiles, Fault
 from firn.storage.file_system_tables import FileSystemTables
+from firn.storage.manifest_reader import StoredManifests
 from firn.storage.memory_files import MemoryFiles
 from firn.storage.metadata_files import encode_metadata
 from tests.unit.coordinator.tables.foreign_writer import ForeignWriter
-from tests.unit.coordinator.workbench import TABLE, WAREHOUSE, Workbench, append, create, delete, path_of
+from tests.unit.coordinator.workbench import (
+    TABLE,
+    WAREHOUSE,
+    Workbench,
+    append,
+    content_file,
+    create,
+    delete,
+    new_id,
+    path_of,
+)
 
 LOCATION = f"{WAREHOUSE}/db/events"
 NO_MERGES = {"commit.manifest-merge.enabled": "false"}
@@ -198,3 +215,46 @@ async def test_a_manifest_that_cannot_be_read_at_first_holds_up_one_commit_and_n
         assert (await bench.refuse(append("f2"))).rule == "duplicate-file"
     assert names(bench) == sorted([*(f"f{n}" for n in range(6)), "f10", "f11", "f12"])
     assert made
+
+
+def upsert(number: int) -> RowDelta:
+    """A new file, and an equality delete for rows of older ones."""
+    equality = msgspec.structs.replace(content_file(f"d{number}"), content="equality-deletes", equality_ids=(1,))
+    return RowDelta(intent_id=new_id(), table=TABLE, data_files=(content_file(f"u{number}"),), delete_files=(equality,))
+
+
+async def test_after_a_foreign_commit_only_new_manifests_of_delete_files_are_read(monkeypatch: Any) -> None:
+    bench = Workbench(limits=Limits(manifest_cache_bytes_max=0))
+    read: list[str] = []
+    original = StoredManifests.entries
+
+    def counted(self: StoredManifests, metadata: TableMetadata, manifest: Any) -> Any:
+        read.append(manifest.manifest_path)
+        return original(self, metadata, manifest)
+
+    async with bench.daemon() as daemon:
+        await bench.commit(create(catalog="file-system", properties=NO_MERGES))
+        for number in range(6):
+            await bench.commit(upsert(number))
+        foreign(bench, ForeignWriter.append, [path_of("foreign")])
+        foreign(bench, ForeignWriter.append, [path_of("foreign-deletes")], content="deletes")
+        (added, *_) = ForeignWriter(bench.files, newest(bench)[1]).manifests()
+        await bench.commit(append("f"))  # nobody asks for delete files
+        with monkeypatch.context() as patch:
+            patch.setattr(StoredManifests, "entries", counted)
+            await bench.commit(upsert(6))
+        assert read == [added.manifest_path]
+        head = state_of(daemon).heads[newest(bench)[1].current_snapshot_id]
+        assert head.deletes is not None
+        known = sorted((one.file.file_path, one.manifest, one.entry) for one in head.deletes)
+        metadata = newest(bench)[1]
+        whole = find_deletes(
+            head.manifests, lambda one: StoredManifests(bench.files).entries(metadata, stored(one)), known=None
+        )
+        assert known == sorted((one.file.file_path, one.manifest, one.entry) for one in whole)
+        assert len(known) == 8
+
+
+def stored(manifest: ManifestRef) -> ManifestFile:
+    assert isinstance(manifest, ManifestFile)
+    return manifest

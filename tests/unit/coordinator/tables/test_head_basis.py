@@ -10,11 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from firn.coordinator.replay.draft import ManifestRef
 from firn.coordinator.replay.head import Head
+from firn.coordinator.replay.known_deletes import find_deletes
 from firn.coordinator.tables.table_reader import TableReader
 from firn.model.errors import CorruptFile, Unavailable
 from firn.model.limits import Limits
-from firn.model.manifest import ManifestFile
+from firn.model.manifest import ManifestEntry, ManifestFile
 from firn.model.metadata import TableMetadata
 from firn.model.metadata_create import new_table_metadata
 from firn.model.partitioning import UNPARTITIONED
@@ -105,6 +107,20 @@ def content(head: Head) -> tuple[Any, ...]:
     return tuple(head.manifests), len(head.live.index), [head.live.manifest_of(path) for path in paths], head.deletes
 
 
+def deletes(reader: TableReader, metadata: TableMetadata, head: Head) -> list[tuple[str, str, ManifestEntry]]:
+    """The delete files of a head, which are known from now on: location, manifest and entry with what it inherits."""
+    head.deletes = find_deletes(
+        head.manifests, lambda manifest: reader.entries(metadata, stored(manifest)), known=head.known_deletes
+    )
+    head.known_deletes = None
+    return sorted(((one.file.file_path, one.manifest, one.entry) for one in head.deletes), key=lambda one: one[:2])
+
+
+def stored(manifest: ManifestRef) -> ManifestFile:
+    assert isinstance(manifest, ManifestFile)
+    return manifest
+
+
 @settings(max_examples=max(60, settings().max_examples))
 @given(CHANGES, st.sampled_from([1, 2, 3]), st.booleans(), st.data())
 def test_it_is_the_head_that_reading_everything_finds(changes: Any, version: int, counted: bool, data: Any) -> None:
@@ -119,11 +135,12 @@ def test_it_is_the_head_that_reading_everything_finds(changes: Any, version: int
             continue
         chosen = data.draw(st.just([*known]) | st.lists(st.sampled_from([*known]), unique=True)) if known else []
         before = {number: content(one) for number, one in known.items()}
-        made = TableReader(files, limits=NO_CACHE).head(
-            writer.metadata, head.snapshot_id, known=[known[number] for number in chosen]
-        )
-        whole = TableReader(files, limits=NO_CACHE).head(writer.metadata, head.snapshot_id)
+        reader = TableReader(files, limits=NO_CACHE)
+        made = reader.head(writer.metadata, head.snapshot_id, known=[known[number] for number in chosen])
+        whole = reader.head(writer.metadata, head.snapshot_id)
         assert content(made) == content(whole)
+        if data.draw(st.booleans()):  # otherwise what is known of them goes on to the next head
+            assert deletes(reader, writer.metadata, made) == deletes(reader, writer.metadata, whole)
         assert {number: content(one) for number, one in known.items()} == before
         known[head.snapshot_id] = made
 
@@ -250,3 +267,73 @@ def test_a_read_that_fails_half_way_leaves_the_known_head_as_it_was() -> None:
     failing.clear()
     made = reader.head(writer.metadata, writer.metadata.current_snapshot_id, known=[known])
     assert content(made) == content(reader.head(writer.metadata, writer.metadata.current_snapshot_id))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda writer: writer.append(PATHS[20:22]),
+        lambda writer: writer.append(["new.deletes"], content="deletes"),
+        lambda writer: writer.append(["3.deletes"], content="deletes"),  # live in two manifests, known of the newer
+        lambda writer: writer.list(writer.manifests()[::-1]),
+        lambda writer: writer.list(writer.manifests()[2:]),
+    ],
+)
+@pytest.mark.parametrize("heads_between", [0, 2])
+def test_delete_files_are_read_from_new_manifests_only(change: Any, heads_between: int) -> None:
+    """Also by heads for which nobody asks between the two."""
+    files = CountingFiles()
+    writer = grown(files)
+    for number in range(10):
+        writer.append([f"{number}.deletes"], content="deletes")
+    reader = TableReader(files, limits=NO_CACHE)
+    made = reader.head(writer.metadata, writer.metadata.current_snapshot_id)
+    assert len(deletes(reader, writer.metadata, made)) == 10
+    before = writer.manifests()
+    for number in range(heads_between):
+        writer.append([f"{LOCATION}/data/between-{number}.parquet"])
+        made = reader.head(writer.metadata, writer.metadata.current_snapshot_id, known=[made])
+    change(writer)
+    made = reader.head(writer.metadata, writer.metadata.current_snapshot_id, known=[made])
+    files.reads.clear()
+    found = deletes(reader, writer.metadata, made)
+    read = names(files.reads)
+    new = only_new([one for one in writer.manifests() if one.content == "deletes"], before)
+    assert read == new
+    assert len(new) <= 1
+    whole = reader.head(writer.metadata, writer.metadata.current_snapshot_id)
+    assert found == deletes(reader, writer.metadata, whole)
+
+
+def test_delete_files_that_inherit_something_else_are_read_again() -> None:
+    """Another branch may list a manifest with other numbers, and an engine may write them wrong."""
+    files = CountingFiles()
+    writer = grown(files)
+    writer.append(["a.deletes"], content="deletes")
+    reader = TableReader(files, limits=NO_CACHE)
+    known = reader.head(writer.metadata, writer.metadata.current_snapshot_id)
+    (before,) = deletes(reader, writer.metadata, known)
+    first, *rest = writer.manifests()
+    writer.list([msgspec.structs.replace(first, sequence_number=first.sequence_number - 1), *rest])
+    made = reader.head(writer.metadata, writer.metadata.current_snapshot_id, known=[known])
+    (after,) = deletes(reader, writer.metadata, made)
+    assert after[2].sequence_number == first.sequence_number - 1
+    assert before[2].sequence_number == first.sequence_number
+
+
+def test_what_is_known_of_delete_files_is_true_after_the_known_head_went_on() -> None:
+    files = MemoryFiles()
+    writer = grown(files)
+    for number in range(4):
+        writer.append([f"{number}.deletes"], content="deletes")
+    reader = TableReader(files, limits=NO_CACHE)
+    known = reader.head(writer.metadata, writer.metadata.current_snapshot_id)
+    deletes(reader, writer.metadata, known)
+    writer.append(PATHS[20:21])
+    made = reader.head(writer.metadata, writer.metadata.current_snapshot_id, known=[known])
+    assert known.deletes is not None
+    for number in (1, 2):
+        known.deletes.remove((f"{number}.deletes", None))
+    known.deletes.adopt(shared=False)
+    whole = reader.head(writer.metadata, writer.metadata.current_snapshot_id)
+    assert deletes(reader, writer.metadata, made) == deletes(reader, writer.metadata, whole)
