@@ -50,6 +50,7 @@ from firn.model.sharding import shard_of
 from firn.storage.file_system_tables import FileSystemTables
 from firn.storage.file_writes import FileWrites, ThreadWrites
 from firn.storage.files import FileStore
+from firn.storage.given_up import GivenUp
 from firn.storage.intent_streams import IntentStreams, SharedSettings
 from firn.storage.journal import JournalFiles
 from firn.storage.leases import Leases
@@ -119,6 +120,7 @@ class Daemon:
             leases=self._leases,
             locations=TableLocations(pointers),
             paused=self.paused,
+            given_up=GivenUp(session),
             publisher=self.publisher,
             metrics=self.metrics,
             limits=limits,

@@ -46,11 +46,13 @@ BY_WRITERS: Final = ReportQuery(
     "by loser and winner",
     """\
 SELECT coalesce(writer, '(unnamed)') AS loser,
-       coalesce(conflicting_writer, '(unnamed)') AS winner,
+       CASE WHEN conflicting_writer IS NOT NULL THEN conflicting_writer
+            WHEN conflicting_intent_id IS NULL AND conflicting_snapshot_id IS NULL THEN '(nobody)'
+            ELSE '(unnamed)' END AS winner,
        count(*) AS rejected
 FROM {commits}
 WHERE status = 'rejected'
-GROUP BY coalesce(writer, '(unnamed)'), coalesce(conflicting_writer, '(unnamed)')
+GROUP BY 1, 2
 ORDER BY rejected DESC, loser, winner""",
 )
 

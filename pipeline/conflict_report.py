@@ -23,9 +23,15 @@ from firn.storage.table_scan import plan_scan
 
 HOUR_MS: Final = 3_600_000
 UNNAMED: Final = "(unnamed)"
-"""A writer that did not say who it is, or a winner that is not known."""
+"""A writer that did not say who it is."""
 
-_GROUPED: Final = ("table_name", "status", "rule", "hint", "writer", "conflicting_writer", "hour")
+NOBODY: Final = "(nobody)"
+"""The winner where nobody came first: the intent could not have been committed at any time."""
+
+_COLUMNS: Final = ("table_name", "status", "rule", "hint", "writer")
+_GROUPED: Final = (*_COLUMNS, "winner", "hour")
+_WINNER: Final = ("conflicting_writer", "conflicting_intent_id", "conflicting_snapshot_id")
+"""What a rejection says of who came first; nothing, where nobody did."""
 
 
 class Window(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
@@ -76,7 +82,7 @@ class _Key(NamedTuple):
     rule: str | None
     hint: str | None
     writer: str | None
-    conflicting_writer: str | None
+    winner: str
     hour: int
 
 
@@ -107,7 +113,7 @@ def conflict_report(view: TableView, window: Window, *, files: FileStore) -> Con
 
 def _batches(view: TableView, window: Window, *, files: FileStore) -> Iterator[pa.RecordBatch]:
     """The rows of the window, in the columns of `_GROUPED`."""
-    columns = [*_GROUPED[:-1], "decided_at"]
+    columns = [*_COLUMNS, *_WINNER, "decided_at"]
     plan = plan_scan(view.metadata, files=StoredManifests(files), filter=_filter(window), columns=columns)
     reader = TaskReader(view.metadata, plan.projection, files)
     for task in plan.tasks:
@@ -115,7 +121,7 @@ def _batches(view: TableView, window: Window, *, files: FileStore) -> Iterator[p
             micros = batch.column("decided_at").cast(pa.int64())
             wanted = _wanted(window, table=batch.column("table_name"), micros=micros)
             hours = pc.divide(micros, HOUR_MS * 1000)
-            arrays = [*(batch.column(name) for name in columns[:-1]), hours]
+            arrays = [*map(batch.column, _COLUMNS), _winners(batch), hours]
             yield pa.RecordBatch.from_arrays(arrays, list(_GROUPED)).filter(wanted)
 
 
@@ -133,6 +139,13 @@ def _filter(window: Window) -> Expression:
 
 def _text_of(ms: int) -> str:
     return timestamp_to_text(ms, digits=3, zoned=True)
+
+
+def _winners(batch: pa.RecordBatch) -> pa.Array:
+    """Who came first, by name."""
+    writer, intent, snapshot = map(batch.column, _WINNER)
+    known = pc.or_(pc.is_valid(intent), pc.is_valid(snapshot))
+    return pc.coalesce(writer, pc.if_else(known, UNNAMED, NOBODY))
 
 
 def _wanted(window: Window, *, table: pa.Array, micros: pa.Array) -> pa.Array:
@@ -157,7 +170,7 @@ def _report(counts: Counter[_Key], window: Window) -> ConflictReport:
             counter[key.status] += count
         if key.rule is not None:
             rules[key.rule, key.hint or ""] += count
-            pairs[key.writer or UNNAMED, key.conflicting_writer or UNNAMED] += count
+            pairs[key.writer or UNNAMED, key.winner] += count
     return ConflictReport(
         window=window,
         committed=total["committed"],

@@ -13,16 +13,19 @@ from typing import Any, Final
 import click
 import msgspec
 
+from firn.coordinator.cli.exits import EXIT_OK, EXIT_UNAVAILABLE
 from firn.coordinator.cli.following import event_of, events_after, newest_id, until_interrupted
 from firn.coordinator.cli.output import Column, complain
+from firn.coordinator.cli.patient_reads import PatientJournal, PatientReads
 from firn.coordinator.cli.reach import Reach, reaching
 from firn.coordinator.cli.rules import complain_of_unknown
 from firn.coordinator.cli.text import one_line, shown, time_of
 from firn.coordinator.cli.times import Moment, now_ms
 from firn.coordinator.insight.queue_look import glance_at
 from firn.coordinator.journal.lookups import SLACK_MS, walk_back
+from firn.coordinator.journal.old_segments import UNREADABLE
 from firn.coordinator.operations.dead_letters import DeadLetter, letter_ms, newest_dead_letters
-from firn.model.errors import CorruptFile, InvalidInput, NotFound, Unavailable
+from firn.model.errors import NotFound, Unavailable
 from firn.model.event import Event
 from firn.model.journal import Segment
 from firn.model.outcome import Rejected
@@ -124,22 +127,25 @@ def _winners(outcome: Rejected) -> tuple[str | None, ...]:
 @click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="At most this many.")
 @click.option("--follow", "-f", is_flag=True, help="Oldest first, and go on with what comes, until Ctrl-C.")
 @reaching
-def conflicts(reach: Reach, *, limit: int, follow: bool, since_ms: int | None, **filters: Any) -> None:
-    """List what was rejected and why, newest first. With --json one a line, with all that is known of it."""
+def conflicts(reach: Reach, *, limit: int, follow: bool, since_ms: int | None, **filters: Any) -> int:
+    """List what was rejected and why, newest first. With --json one a line, with all that is known of it.
+
+    A table whose store does not answer in some seconds is left out and named; the command exits with 3 then.
+    """
     wanted = _Filter(since_ms=since_ms or 0, **filters)
     table = wanted.table
     after = _end_of_events(reach) if follow else FIRST_ID
     pointers = reach.pointers() if table is None else _pointer_if_any(reach, table)
-    budget = _Budget(SEGMENTS_MAX)
+    budget, reads = _Budget(SEGMENTS_MAX), PatientReads()
     logged = journaled(
-        pointers, reach.journal, oldest_ms=wanted.since_ms, newest_ms=wanted.until_ms, may_read=budget.take
+        pointers, reach.journal, oldest_ms=wanted.since_ms, newest_ms=wanted.until_ms, may_read=budget.take, reads=reads
     )
     elsewhere = [] if table is None else _elsewhere(reach, table)
     merged = heapq.merge(logged, elsewhere, _dead(reach), key=lambda conflict: conflict.time_ms, reverse=True)
     found = list(islice(filter(wanted.takes, merged), limit))
     if follow:
         _follow(reach, found[::-1], after=after, wanted=wanted.takes)
-        return
+        return EXIT_OK
     if reach.output.as_json:
         for conflict in found:
             reach.output.line(conflict)
@@ -148,6 +154,7 @@ def conflicts(reach: Reach, *, limit: int, follow: bool, since_ms: int | None, *
         complain_of_unknown([wanted.rule])
     if budget.spent:
         complain(f"firn: only the newest {SEGMENTS_MAX} journal segments were looked at: name a --table, or --since")
+    return EXIT_UNAVAILABLE if reads.hanging else EXIT_OK
 
 
 def journaled(
@@ -157,15 +164,19 @@ def journaled(
     oldest_ms: int,
     newest_ms: int | None = None,
     may_read: Callable[[], bool],
+    reads: PatientReads,
 ) -> Iterator[Conflict]:
     """The rejections in the journals of these tables, newest first, from about `newest_ms` back to `oldest_ms`.
 
     `may_read` is asked before each segment. A journal that cannot be read is left out, with a warning.
     """
     logs = [
-        _journaled(pointer, journal, oldest_ms=oldest_ms, newest_ms=newest_ms, may_read=may_read)
+        _journaled(
+            pointer, PatientJournal(journal, table=pointer.table, reads=reads), oldest_ms=oldest_ms,
+            newest_ms=newest_ms, may_read=may_read,
+        )
         for pointer in pointers
-    ]
+    ]  # fmt: skip
     return heapq.merge(*logs, key=lambda conflict: conflict.time_ms, reverse=True)
 
 
@@ -183,7 +194,7 @@ def _journaled(
             if segment.batch.timestamp_ms < oldest_ms or not may_read():
                 return
             yield from _rejections(segment)
-    except (NotFound, CorruptFile, InvalidInput) as error:
+    except UNREADABLE as error:
         complain(f"firn: the journal of {shown(pointer.table)} cannot be read: {one_line(str(error))}")
 
 

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 import click
 
-from firn.coordinator.cli.exits import EXIT_NO, EXIT_OK
+from firn.coordinator.cli.exits import EXIT_NO, EXIT_OK, EXIT_UNAVAILABLE
 from firn.coordinator.cli.explained import snapshot_lines, story_lines
 from firn.coordinator.cli.output import complain
+from firn.coordinator.cli.patient_reads import PatientJournal, PatientReads
 from firn.coordinator.cli.reach import Reach, reaching, shards_of
-from firn.coordinator.cli.text import one_line
+from firn.coordinator.cli.text import one_line, shown
 from firn.coordinator.cli.times import now_ms
 from firn.coordinator.insight.explain import Sources, snapshot_story_of, story_of
 from firn.coordinator.insight.queue_look import Place, places_of
 from firn.coordinator.journal.lookups import find_decision
-from firn.model.errors import CorruptFile, InvalidInput, NotFound, Unavailable
+from firn.coordinator.journal.old_segments import UNREADABLE
+from firn.model.errors import InvalidInput, NotFound, Unavailable
 from firn.model.identifiers import is_intent_id
 from firn.model.outcome import Outcome, decode_outcome
 from firn.model.pause import Pause
@@ -39,7 +42,7 @@ def explain(reach: Reach, *, intent_id: str | None, snapshot_id: int | None, tab
     """Tell the whole story of an intent: submitted, waited, batch, replays, rule, outcome, and what came meanwhile.
 
     Or of a snapshot: who asked for it, over what it was rebased, with whom it was committed. Exits with 1 when nothing
-    is known of it.
+    is known of it, with 3 when a store that does not answer in some seconds may know more.
     """
     if (intent_id is None) == (snapshot_id is None):
         raise click.UsageError("give an intent id, or --snapshot with --table")
@@ -56,13 +59,16 @@ def explain(reach: Reach, *, intent_id: str | None, snapshot_id: int | None, tab
 def _intent(reach: Reach, intent_id: str, table: str | None) -> int:
     outcome, entries = _in_redis(reach, intent_id, table)
     table = table or (outcome.table if outcome is not None else None) or _table_of(entries)
+    reads = PatientReads()
     story = story_of(
-        intent_id, sources=_sources(reach, intent_id, table), outcome=outcome, entries=entries,
+        intent_id, sources=_sources(reach, intent_id, table, reads=reads), outcome=outcome, entries=entries,
         pauses=reach.run(_pauses(reach)) if entries and outcome is None else {},
     )  # fmt: skip
     if reach.output.as_json:
         reach.output.document(story)
     reach.output.lines(story_lines(story, now_ms=now_ms()))
+    if reads.hanging and story.state != "decided":
+        return EXIT_UNAVAILABLE
     return EXIT_NO if story.state == "unknown" else EXIT_OK
 
 
@@ -92,7 +98,7 @@ def _table_of(entries: Sequence[Place]) -> str | None:
     return entries[0].intent.table if entries else None
 
 
-def _sources(reach: Reach, intent_id: str, table: str | None) -> list[Sources]:
+def _sources(reach: Reach, intent_id: str, table: str | None, *, reads: PatientReads) -> list[Sources]:
     """The table whose journal has the intent; without its name all of them are asked."""
     try:
         pointers = reach.pointers() if table is None else [reach.pointer(table, dropped=True)]
@@ -101,10 +107,11 @@ def _sources(reach: Reach, intent_id: str, table: str | None) -> list[Sources]:
     skew_ms = reach.settings.limits.clock_skew_minutes_max * 60_000
     for pointer in pointers:
         try:
-            if find_decision(reach.journal, pointer.journal_head, intent_id, skew_ms=skew_ms) is not None:
-                return [_source(reach, pointer)]
-        except (NotFound, CorruptFile, InvalidInput) as error:
-            complain(f"firn: the journal of {pointer.table} cannot be read: {one_line(str(error))}")
+            journal = PatientJournal(reach.journal, table=pointer.table, reads=reads)
+            if find_decision(journal, pointer.journal_head, intent_id, skew_ms=skew_ms) is not None:
+                return [reads.run(pointer.table, partial(_source, reach, pointer))]
+        except UNREADABLE as error:
+            complain(f"firn: the journal of {shown(pointer.table)} cannot be read: {one_line(str(error))}")
     return []
 
 

@@ -64,6 +64,7 @@ COMMANDS: Final = {
     "doctor": LazyCommand(f"{_HERE}.doctor", "doctor", "Check servers and settings, and say what to do about each."),
     "events": LazyCommand(f"{_HERE}.events", "events", "The newest events, or all from now on."),
     "journal": LazyCommand(f"{_HERE}.journal", "journal", "The swaps of a table, newest first."),
+    "give-up": LazyCommand(f"{_HERE}.give_up", "give_up", "Decide an intent whose past is lost for good."),
     "dead-letters": LazyCommand(f"{_HERE}.dead_letters", "dead_letters", "Stream entries that were set aside."),
     "shard": LazyCommand(f"{_HERE}.shard", "shard", "The stream that a table's intents are added to."),
     "fsck": LazyCommand(f"{_HERE}.fsck", "fsck", "Check what must hold of a table, from what is stored."),

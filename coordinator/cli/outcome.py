@@ -7,9 +7,11 @@ import click
 from firn.coordinator.cli.answers import outcome_pairs
 from firn.coordinator.cli.exits import EXIT_NO, EXIT_OK, EXIT_UNAVAILABLE
 from firn.coordinator.cli.output import complain
+from firn.coordinator.cli.patient_reads import PatientJournal, PatientReads
 from firn.coordinator.cli.reach import Reach, reaching
-from firn.coordinator.cli.text import one_line
+from firn.coordinator.cli.text import one_line, shown
 from firn.coordinator.journal.lookups import find_decision
+from firn.coordinator.journal.old_segments import UNREADABLE
 from firn.model.errors import InvalidInput, Unavailable
 from firn.model.identifiers import is_intent_id
 from firn.model.outcome import Outcome, Rejected, decode_outcome
@@ -24,9 +26,11 @@ def outcome(reach: Reach, *, intent_id: str, table: str | None) -> int:
     """Show the outcome of an intent. Exits with 1 when it was rejected, with 3 when there is no outcome."""
     if not is_intent_id(intent_id):
         raise InvalidInput(f"{intent_id[:80]!r} is not a UUIDv7 in lower case", where="ID")
-    found = _in_redis(reach, intent_id) or _in_journals(reach, intent_id, table)
+    reads = PatientReads()
+    found = _in_redis(reach, intent_id) or _in_journals(reach, intent_id, table, reads=reads)
     if found is None:
-        complain(f"firn: nothing is decided about {intent_id}, as far as Redis and the journals know")
+        known = "Redis and the journals know" if not reads.hanging else "Redis and the journals that were read know"
+        complain(f"firn: nothing is decided about {intent_id}, as far as {known}")
         return EXIT_UNAVAILABLE
     if reach.output.as_json:
         reach.output.document(found)
@@ -47,16 +51,21 @@ def _in_redis(reach: Reach, intent_id: str) -> Outcome | None:
     return None if data is None else decode_outcome(data)
 
 
-def _in_journals(reach: Reach, intent_id: str, table: str | None) -> Outcome | None:
+def _in_journals(reach: Reach, intent_id: str, table: str | None, *, reads: PatientReads) -> Outcome | None:
     pointers = [reach.pointer(table, dropped=True)] if table is not None else reach.pointers()
     for pointer in pointers:
-        found = _in_journal(reach, intent_id, pointer)
+        try:
+            found = _in_journal(reach, intent_id, pointer, reads=reads)
+        except UNREADABLE as error:
+            complain(f"firn: the journal of {shown(pointer.table)} cannot be read: {one_line(str(error))}")
+            continue
         if found is not None:
             return found
     return None
 
 
-def _in_journal(reach: Reach, intent_id: str, pointer: Pointer) -> Outcome | None:
+def _in_journal(reach: Reach, intent_id: str, pointer: Pointer, *, reads: PatientReads) -> Outcome | None:
     skew_ms = reach.settings.limits.clock_skew_minutes_max * 60_000
-    found = find_decision(reach.journal, pointer.journal_head, intent_id, skew_ms=skew_ms)
+    journal = PatientJournal(reach.journal, table=pointer.table, reads=reads)
+    found = find_decision(journal, pointer.journal_head, intent_id, skew_ms=skew_ms)
     return None if found is None else found[1].outcome

@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from firn.storage.intent_streams import FIRST_ID, IntentStreams, Standing
+from firn.storage.intent_streams import FIRST_ID, IntentStreams, Standing, id_order
 
 PAGE: Final = 500
 ENTRIES_MAX: Final = 50_000
@@ -68,6 +68,15 @@ async def places_of(streams: IntentStreams, intent_id: str, *, shards: Sequence[
                 table = "" if glance is None else glance.table
                 before[table] = before.get(table, 0) + 1
     return sorted(found, key=lambda place: place.submitted_ms)
+
+
+async def payload_at(streams: IntentStreams, place: Place) -> bytes | None:
+    """What an entry holds that was found; None when it is not there any more."""
+    shard = int(place.stream.rpartition(":")[2])
+    milliseconds, sequence = id_order(place.entry_id)
+    before = f"{milliseconds}-{sequence - 1}" if sequence else f"{milliseconds - 1}-{2**63}"
+    found = await streams.standing(shard, after=before, count=1)
+    return next((one.payload for one in found if one.entry_id == place.entry_id), None)
 
 
 async def undecided(streams: IntentStreams, table: str, *, shard: int) -> int:

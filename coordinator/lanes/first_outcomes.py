@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+
+import msgspec
 
 from firn.coordinator.commits.repeats import Sorted, all_new, sort_out, sort_refused
 from firn.coordinator.lanes.held_intents import HeldIntents
 from firn.coordinator.lanes.lane_queue import LaneQueue
 from firn.coordinator.lanes.workshop import Workshop
 from firn.coordinator.pending import Pending
+from firn.coordinator.replay.rules import PAST_LOST
 from firn.coordinator.tables.table_state import TableState
+from firn.model.outcome import Committed
+from firn.storage.given_up import Statement
 
 
 class FirstOutcomes:
@@ -31,6 +36,8 @@ class FirstOutcomes:
             self._held.let_go(batch)
             return await self.tell_refused(batch)
         result = await self._shop.threads.read(sort_out, state.decisions, batch)
+        if result.held:
+            result = as_stated(result, await self._shop.given_up.of(p.decoded.intent.intent_id for p, _ in result.held))
         still_open = await self.tell_refused(result.open)  # first: it may raise, and the batch comes again then
         self._tell_again(result)
         self._queue.put_back(result.later)
@@ -64,3 +71,39 @@ class FirstOutcomes:
             self._shop.publisher.repeat(pending, outcome)
         for pending, refused in result.reused:
             self._shop.publisher.refuse(pending, refused, dead_letter=True, own_id=False)
+
+
+def as_stated(result: Sorted, stated: Mapping[str, Statement]) -> Sorted:
+    """Of those that are held, the ones of which somebody has stated what became of them, by intent id.
+
+    One that was never committed is to be refused, and put on record so. One that was is told so: what it did stands in
+    the table, and the record of it, lost as it is, is not made a second time.
+    """
+    still_open, repeats, held = list(result.open), list(result.repeats), []
+    for pending, reason in result.held:
+        statement = stated.get(pending.decoded.intent.intent_id)
+        if statement is None:
+            held.append((pending, reason))
+        elif statement.is_committed:
+            repeats.append((pending, _committed(pending, statement)))
+        else:
+            refused = PAST_LOST.refused(
+                f"what was decided on it before, if anything, is lost; {statement.by} states that it never was "
+                f"committed: {statement.reason}"
+            )
+            still_open.append(msgspec.structs.replace(pending, verdict=refused))
+    return msgspec.structs.replace(result, open=still_open, repeats=repeats, held=held)
+
+
+def _committed(pending: Pending, statement: Statement) -> Committed:
+    intent = pending.decoded.intent
+    return Committed(
+        intent_id=intent.intent_id,
+        table=intent.table,
+        snapshot_id=statement.snapshot_id,
+        sequence_number=statement.sequence_number,
+        batch=statement.batch or "",
+        latency_ms=0.0,
+        details={"stated-by": statement.by, "reason": statement.reason},
+        traceparent=intent.traceparent,
+    )

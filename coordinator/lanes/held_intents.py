@@ -20,6 +20,9 @@ from firn.model.amounts import plural
 LOOK_AGAIN_S: Final = (1.0, 5.0, 20.0)
 """Waits before they are looked at again; the last one from then on. Each look reads what is in their way once."""
 
+LOGGED_MAX: Final = 20
+"""Intents that the log names."""
+
 
 class HeldIntents:
     """Parks such intents in their lane's `queue`; `look_again` is called whenever they have been queued again."""
@@ -50,7 +53,8 @@ class HeldIntents:
         self._reasons |= {pending.decoded.intent.intent_id: reason for pending, reason in held}
         self._queue.park([pending for pending, _ in held])
         if not {reason for _, reason in held} <= known:
-            self._log.error("past unreadable", reason=self.reason)
+            ids = [pending.decoded.intent.intent_id for pending, _ in held[:LOGGED_MAX]]
+            self._log.error("past unreadable", reason=self.reason, intent_ids=ids)
         if self._timer is None:
             wait_s = LOOK_AGAIN_S[min(self._looks, len(LOOK_AGAIN_S) - 1)]
             self._timer = asyncio.get_running_loop().call_later(wait_s, self._due)

@@ -22,6 +22,7 @@ from firn.model.limits import Limits
 from firn.storage.file_system_tables import FileSystemTables
 from firn.storage.file_writes import FileWrites
 from firn.storage.files import FileStore
+from firn.storage.given_up import GivenUp
 from firn.storage.journal import JournalFiles
 from firn.storage.leases import Leases
 from firn.storage.pointers import Pointers
@@ -44,6 +45,7 @@ class Workshop(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     leases: Leases
     locations: TableLocations
     paused: PausedTables
+    given_up: GivenUp
     publisher: Publisher
     metrics: Metrics
     limits: Limits

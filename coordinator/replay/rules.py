@@ -114,6 +114,7 @@ WRITER_SEQUENCE_PASSED: Final = _rule(
     "writer-sequence-passed", "replan", "An epoch that a streaming writer has left behind is written again."
 )
 DEADLINE_PASSED: Final = _rule("deadline-passed", "retry", "An intent lands after its writer has given it up.")
+PAST_LOST: Final = _rule("past-lost", "replan", "What the table may have already is committed a second time.")
 POISON: Final = _rule("poison", "retry", "One intent takes daemon after daemon down.")
 INTERNAL_ERROR: Final = _rule("internal-error", "retry", "A mistake in firn stops a table.")
 

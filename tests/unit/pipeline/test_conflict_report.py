@@ -19,7 +19,9 @@ from firn.pipeline.commits_table import COMMITS_TABLE
 from firn.pipeline.conflict_page import BARS_MAX, conflict_page, matrix_of, timeline_of
 from firn.pipeline.conflict_queries import BY_HOUR, BY_RULE, BY_TABLE, BY_WRITERS
 from firn.pipeline.conflict_report import (
+    _WINNER,
     HOUR_MS,
+    NOBODY,
     UNNAMED,
     ConflictReport,
     HourLine,
@@ -73,7 +75,7 @@ async def test_rejections_are_counted_by_table_rule_writers_and_hour() -> None:
     assert report.rules == (RuleLine(rule="missing-file", hint="replan", rejected=4),)
     assert report.pairs == (
         PairLine(loser="cleaner", winner="deleter", rejected=2),
-        PairLine(loser=UNNAMED, winner=UNNAMED, rejected=1),
+        PairLine(loser=UNNAMED, winner=NOBODY, rejected=1),
         PairLine(loser=HOSTILE, winner="deleter", rejected=1),
     )
     assert sum(hour.rejected for hour in report.hours) == 4
@@ -91,7 +93,7 @@ async def test_sql_counts_the_same() -> None:
         rows = await bench.rows()
     # As engines see the column: a timestamp with a zone.
     times = pa.array([row["decided_at"] for row in rows], pa.timestamp("us", tz="UTC"))
-    names = ("table_name", "status", "rule", "hint", "writer", "conflicting_writer")
+    names = ("table_name", "status", "rule", "hint", "writer", *_WINNER)
     decided = pa.table({name: [row[name] for row in rows] for name in names} | {"decided_at": times})
     with duckdb.connect() as engine:
         engine.execute("SET TimeZone = 'UTC'")
