@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from firn.storage.avro_numbers import encode_long
-from firn.storage.avro_steps import FIXED_WIDTHS, LONG, SHORT_BYTES_MAX, exactly, long_at, short_bytes
+from firn.storage.avro_steps import FIXED_WIDTHS, LONG, SHORT_BYTES_MAX, Match, exactly, long_at, short_bytes
 from firn.storage.avro_walk import Found, Piece, Segment, Walk, check_end, segments_of
 
 LEARN_AFTER: Final = 500
@@ -54,6 +54,8 @@ class ShapedWalk:
         self._shapes = [_Shape(piece) for piece in walk.pieces]
         self._segments: tuple[Segment, ...] = ()
         """Of what has been learned; none before, nor when that was nothing."""
+        self._whole: Match | None = None
+        """The only one of them, where it finds what is wanted in that order."""
         self._walked = 0
         self._missed = 0
         self._lessons = 0
@@ -64,29 +66,36 @@ class ShapedWalk:
         at, ordered = 0, self._walk.ordered
         self._walked += count
         for _ in range(count):
-            at, found = self._record(content, at)
+            whole = self._whole
+            match = None if whole is None else whole(content, at)
+            if match is not None:
+                at = match.end()
+                yield at, match.groups()
+                continue
+            known = self._by_segments(content, at) if whole is None else None
+            at, found = known or self._walked_over(content, at)
             yield at, ordered(found)
         check_end(content, at)
 
-    def _record(self, content: bytes, start: int) -> tuple[int, Found]:
-        at = start
+    def _by_segments(self, content: bytes, at: int) -> tuple[int, Found] | None:
+        """The record that begins there, None when nothing learned fits it."""
         found: list[bytes | None] = []
         for run, pieces, skip in self._segments:
             if run is not None:
                 match = run.match(content, at)
                 if match is None:
-                    break
+                    return None
                 found += match.groups()
                 at = match.end()
             elif skip is not None:
                 at = skip(content, at)
             else:
                 at = pieces[0].take(content, at, found)
-        else:
-            if self._segments:
-                return at, found
-        walked = self._walk.record(content, start)
-        self._learn_of(content, start)
+        return (at, found) if self._segments else None
+
+    def _walked_over(self, content: bytes, at: int) -> tuple[int, Found]:
+        walked = self._walk.record(content, at)
+        self._learn_of(content, at)
         return walked
 
     def _learn_of(self, content: bytes, at: int) -> None:
@@ -108,6 +117,8 @@ class ShapedWalk:
         is_rare = self._walked - self._missed < self._walked * HITS_MIN
         gives_up = is_rare and self._lessons == LESSONS_MAX
         self._segments = () if gives_up else tuple(segments_of(shape.piece() for shape in self._shapes))
+        is_whole = self._walk.is_ordered and len(self._segments) == 1
+        self._whole = self._segments[0].run.match if is_whole and self._segments[0].run is not None else None
         self._walked, self._missed = 0, 0
         self._lessons += 1
 

@@ -227,6 +227,8 @@ def long_of(stored: bytes) -> int:
         rest = stored[0]
     elif len(stored) == 2:
         rest = stored[0] & 0x7F | stored[1] << 7
+    elif len(stored) == 3:
+        rest = stored[0] & 0x7F | (stored[1] & 0x7F) << 7 | stored[2] << 14
     else:
         rest = 0
         for byte in reversed(stored):

@@ -68,6 +68,11 @@ class Walk:
                 at = piece.take(content, at, found)
         return at, found
 
+    @property
+    def is_ordered(self) -> bool:
+        """Whether all that is wanted is in the schema, in the order in which it was wanted."""
+        return self._places is None
+
     def ordered(self, found: Found) -> Found:
         """What is wanted in the order in which it was wanted."""
         places = self._places
