@@ -29,7 +29,7 @@ MANIFEST_BYTES: Final = 2_000
 """What a manifest of a head takes, beside its entries."""
 
 LIVE_BYTES_FORGOTTEN_MAX: Final = 50_000 * FILE_BYTES
-"""Live files up to which a table is forgotten: so many are found again in about half a second, by reading all manifests."""
+"""Live files up to which a table is forgotten: so many are found again in half a second, by reading all manifests."""
 
 
 class TableState:
