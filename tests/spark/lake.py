@@ -9,11 +9,12 @@ import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
 from firn.coordinator.client import TableView
-from firn.coordinator.client.intents import new_intent_id
+from firn.coordinator.client.intents import new_intent_id, schema_json
 from firn.coordinator.fsck.run import check_table
 from firn.model.intent import CreateTable
 from firn.model.limits import Limits
 from firn.model.outcome import Committed
+from firn.model.schema import Schema
 from firn.pipeline.connection import Connection
 from tests.acceptance.stack import READY_S, Stack
 
@@ -46,7 +47,6 @@ class Lake:
         **properties: str,
     ) -> str:
         """A new file-system table; its name. Underscores in the names of properties stand for dots."""
-        name = f"db.t{next(_numbers)}"
         columns = COLUMNS if columns is None else columns
         ids = {column: at for at, column in enumerate(columns, 1)}
         fields = [
@@ -60,15 +60,27 @@ class Lake:
             {"source-id": ids[column], "transform": "identity", "direction": direction, "null-order": "nulls-first"}
             for column, direction in order
         ]
+        return self.create_as(
+            {"type": "struct", "fields": fields},
+            version=version,
+            partition=spec,
+            write_order={"order-id": 1, "fields": sort} if sort else None,
+            properties={key.replace("_", "."): value for key, value in properties.items()},
+        )
+
+    def create_as(
+        self, schema: Schema | dict[str, Any], *, version: int, partition: list[dict[str, Any]], **options: Any
+    ) -> str:
+        """A new file-system table with this schema and these partition fields; its name."""
+        name = f"db.t{next(_numbers)}"
         intent = CreateTable(
             intent_id=new_intent_id(),
             table=name,
-            schema={"type": "struct", "fields": fields},
-            partition_spec={"spec-id": 0, "fields": spec},
-            write_order={"order-id": 1, "fields": sort} if sort else None,
-            properties={key.replace("_", "."): value for key, value in properties.items()},
+            schema=schema_json(schema),
+            partition_spec={"spec-id": 0, "fields": partition},
             format_version=version,
             catalog="file-system",
+            **options,
         )
         self.client.submit(intent).committed(READY_S)
         self._made.append(name)
