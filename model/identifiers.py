@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from array import array
+from collections.abc import Sequence
 from functools import lru_cache
+from sys import byteorder
 from typing import Final
 
 from firn.model.errors import InvalidInput
@@ -18,6 +21,9 @@ TABLE_PARTS_MAX: Final = 16
 
 INTENT_ID_PATTERN: Final = "[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
 """An intent id, as a regular expression that every dialect reads alike."""
+
+_DIGITS: Final = 32
+"""Hexadecimal digits of an intent id."""
 
 _UUID7: Final = re.compile(INTENT_ID_PATTERN)
 
@@ -54,6 +60,17 @@ def is_intent_id(text: str) -> bool:
 def intent_id_ms(intent_id: str) -> int:
     """Milliseconds since 1970-01-01 UTC that the writer's clock showed when it made this id."""
     return int(intent_id[0:8] + intent_id[9:13], 16)
+
+
+def intent_ids_ms(intent_ids: Sequence[str]) -> list[int]:
+    """`intent_id_ms` of each, in half the time where they are many."""
+    digits = "".join(intent_ids).replace("-", "")
+    if len(digits) != _DIGITS * len(intent_ids):  # one that has another form: they are all taken as they are
+        return list(map(intent_id_ms, intent_ids))
+    halves = array("Q", bytes.fromhex(digits))
+    if byteorder == "little":
+        halves.byteswap()
+    return [half >> 16 for half in halves[::2]]
 
 
 def uuid7(*, now_ms: int, entropy: bytes) -> str:

@@ -40,10 +40,11 @@ def all_new(decisions: Decisions, batch: Sequence[Pending]) -> bool:
     False says nothing: `sort_out` finds out.
     """
     intents = [pending.decoded.intent for pending in batch]
+    ids = [intent.intent_id for intent in intents]
     return (
-        len({intent.intent_id for intent in intents}) == len(intents)
-        and all(intent.writer is None or intent.writer_sequence is None for intent in intents)
-        and all(decisions.is_new(intent.intent_id) for intent in intents)
+        len(set(ids)) == len(ids)
+        and all(intent.writer_sequence is None or intent.writer is None for intent in intents)
+        and decisions.are_new(ids)
     )
 
 

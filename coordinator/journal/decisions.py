@@ -23,7 +23,7 @@ from firn.coordinator.journal.looked_back import LookedBack
 from firn.coordinator.journal.old_segments import UNREADABLE, OldSegments
 from firn.coordinator.journal.writers import LastEpoch, StreamingWriters
 from firn.model.errors import CorruptFile, InvalidInput, NotFound
-from firn.model.identifiers import intent_id_ms
+from firn.model.identifiers import intent_id_ms, intent_ids_ms
 from firn.model.journal import Checkpoint, Decided, Segment
 from firn.model.landmark import Landmark
 from firn.model.limits import Limits
@@ -156,10 +156,13 @@ class Decisions:
     def add(self, segment: Segment) -> None:
         """Fold one segment, the successor of the head."""
         self._last_read = None
+        location, recent, newest_ms = segment.location, self._recent, self.newest_entry_ms
         for decided in segment.decided:
-            self._recent[decided.intent_id] = Known(decided.digest, segment.location)
-            self.newest_entry_ms = max(self.newest_entry_ms, decided.entry_ms)
-            self._writers.note(decided, segment.location)
+            recent[decided.intent_id] = Known(decided.digest, location)
+            newest_ms = max(newest_ms, decided.entry_ms)
+            if decided.writer_sequence is not None:
+                self._writers.note(decided, location)
+        self.newest_entry_ms = newest_ms
         for key, landmark in landmarks_of(segment):
             self.landmarks.put(key, landmark)
             self._new_landmarks[key] = landmark
@@ -208,10 +211,9 @@ class Decisions:
         timed = timed_ids(checkpoint)
         ids = ListedIds(segment, timed, queued_ms=queued_ms, older_ms=self._newest_before(checkpoint))
         self._older.append(ids)
-        latest_ms = max((ms for ms, _ in timed), default=-1)
-        self._listed_ms = max(self._listed_ms, latest_ms)
-        if latest_ms > queued_ms:
-            self._ahead.add(ids.location, [one for one in timed if one[0] > queued_ms])
+        self._listed_ms = max(self._listed_ms, timed.latest_ms)
+        if timed.latest_ms > queued_ms:
+            self._ahead.add(ids.location, timed.later_than(queued_ms))
         while len(self._older) > 1 and sum(map(len, self._older)) > self._limits.dedupe_intents_max:
             self._forget_oldest()
 
@@ -251,12 +253,17 @@ class Decisions:
             self._last_read = location, listed
         return self._last_read[1]
 
-    def is_new(self, intent_id: str) -> bool:
-        """Whether memory alone tells that the intent was never decided."""
-        if intent_id in self._recent:
+    def are_new(self, intent_ids: Sequence[str]) -> bool:
+        """Whether memory alone tells that none of these intents was ever decided."""
+        if not self._recent.keys().isdisjoint(intent_ids):
             return False
-        made_ms = intent_id_ms(intent_id)
-        return made_ms > self._listed_ms or (
+        listed_ms = self._listed_ms
+        timed = zip(intent_ids, intent_ids_ms(intent_ids), strict=True)
+        return all(made_ms > listed_ms or self._is_in_none(intent_id, made_ms) for intent_id, made_ms in timed)
+
+    def _is_in_none(self, intent_id: str, made_ms: int) -> bool:
+        """Whether memory alone tells that no checkpoint lists an id."""
+        return (
             made_ms > self._forgotten_ms
             and next(self._older_places_of(intent_id, made_ms), None) is None
             and self._ahead.is_new(intent_id, made_ms)
@@ -300,8 +307,8 @@ class Decisions:
             if ids is None:
                 segment, checkpoint = self._old.checkpoint(location)
                 timed = timed_ids(checkpoint)
-                latest_ms = max((ms for ms, _ in timed), default=-1)  # all, whatever their writers' clocks
-                ids = ListedIds(segment, timed, queued_ms=latest_ms, older_ms=self._newest_before(checkpoint))
+                all_ms = timed.latest_ms  # whatever their writers' clocks
+                ids = ListedIds(segment, timed, queued_ms=all_ms, older_ms=self._newest_before(checkpoint))
                 self._looked_back.keep(ids)
             known = self._listed_at(location).get(intent_id) if ids.lists(intent_id, made_ms) else None
             if known is not None or ids.older_ms < made_ms:
@@ -323,7 +330,7 @@ class Decisions:
                     return Known(digest, checkpoint.segments[index])
             queued_ms = max(queued_ms, checkpoint.newest_entry_ms)
             timed = timed_ids(checkpoint)
-            newest_ms = max([newest_ms, *(ms for ms, _ in timed if ms <= queued_ms)])
+            newest_ms = max(newest_ms, timed.until(queued_ms).latest_ms)
             ahead.add(location, [one for one in timed if queued_ms < one[0] <= self._forgotten_ms])
             rest_ms = self._newest_before(checkpoint)
             if rest_ms < made_ms - LOOK_BEHIND_MS or (rest_ms < made_ms and checkpoint.older_id_ms is not None):

@@ -66,11 +66,21 @@ class Line:
             self._writers[writer] += 1
         return place
 
-    def first(self) -> _Place | None:
-        """Who is next."""
-        while self._places and self._places[0].taken:
-            self._places.popleft()
-        return self._places[0] if self._places else None
+    def take_first(self, *, intents_max: int, bytes_max: int, at_least_one: bool) -> list[Pending]:
+        """Take out those that are next, as many as may be together; the first, if so wanted, whatever its size."""
+        found: list[_Place] = []
+        size, places = 0, self._places
+        while places and len(found) < intents_max:
+            place = places[0]
+            if not place.taken:
+                size += place.pending.decoded.size
+                if size > bytes_max and (found or not at_least_one):
+                    break
+                found.append(place)
+            places.popleft()
+        for place in found:
+            self.take(place)
+        return [place.pending for place in found]
 
     def take(self, place: _Place) -> None:
         """Take an intent out of the line."""
@@ -237,9 +247,8 @@ class LaneQueue:
     def _count_waits(self, batch: Sequence[Pending]) -> None:
         now = time.monotonic()
         self._metrics.stage_seconds.labels("wait").observe_all([now - pending.taken_at for pending in batch])
-        for pending in batch:
-            if pending.decoded.intent.priority == "maintenance":
-                self._metrics.maintenance_wait_seconds.observe(now - pending.taken_at)
+        for pending in [p for p in batch if p.decoded.intent.priority == "maintenance"]:
+            self._metrics.maintenance_wait_seconds.observe(now - pending.taken_at)
 
     def _late(self, now_ms: int) -> list[Pending]:
         """Those whose deadline has passed, refused: they cost a batch nothing, so they need not wait to be due.
@@ -275,12 +284,14 @@ class LaneQueue:
 
     def _fill(self, batch: list[Pending], line: Line, *, intents_max: int, bytes_max: int) -> None:
         """Take from the front of a line until the batch is as large as it may be; its first intent always fits."""
-        size = sum(p.decoded.size for p in batch if p.verdict is None)
-        while len(batch) < intents_max and (place := line.first()) is not None:
-            size += place.pending.decoded.size
-            if batch and size > bytes_max:
-                return
-            batch.append(self._remove(place))
+        taken = line.take_first(
+            intents_max=intents_max - len(batch),
+            bytes_max=bytes_max - sum([p.decoded.size for p in batch if p.verdict is None]),
+            at_least_one=not batch,
+        )
+        self._count -= len(taken)
+        self._bytes -= sum([pending.decoded.size for pending in taken])
+        batch += taken
 
 
 def is_alone(intent: Intent) -> bool:

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from firn.coordinator.pending import Pending
-from firn.model.identifiers import intent_id_ms
+from firn.model.identifiers import intent_id_ms, intent_ids_ms
 from firn.model.outcome import Rejected, decode_outcome
 from firn.storage.intent_streams import IntentStreams
 
@@ -53,11 +53,11 @@ class Refusals:
         """
         known: dict[str, Rejected] = {}
         asked: list[str] = []
-        for pending in batch:
-            intent_id = pending.decoded.intent.intent_id
+        ids = [pending.decoded.intent.intent_id for pending in batch]
+        for pending, intent_id, made_ms in zip(batch, ids, intent_ids_ms(ids), strict=True):
             if intent_id in self._recent:
                 known[intent_id] = self._recent[intent_id]
-            elif self.may_be_known(pending):
+            elif self._may_be_known(pending, made_ms):
                 asked.append(intent_id)
         if asked:
             for intent_id, data in zip(asked, await self._streams.outcomes(asked), strict=True):
@@ -68,10 +68,12 @@ class Refusals:
 
     def may_be_known(self, pending: Pending) -> bool:
         """Whether an intent may have been seen before: its entry comes again, or its id is not young."""
+        return self._may_be_known(pending, intent_id_ms(pending.decoded.intent.intent_id))
+
+    def _may_be_known(self, pending: Pending, made_ms: int) -> bool:
         entry = pending.entry
         if entry.deliveries > 1:
             return True
-        made_ms = intent_id_ms(pending.decoded.intent.intent_id)
         first_ms = self._first_ms.setdefault(entry.shard, pending.entry_ms)
         # A young id that the daemon before has refused was made before `first_ms`, by a clock that may be a bit ahead.
         return abs(pending.entry_ms - made_ms) > YOUNG_MS or pending.entry_ms <= first_ms + 2 * YOUNG_MS

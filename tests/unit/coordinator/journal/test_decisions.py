@@ -39,7 +39,7 @@ def test_every_decision_is_found_however_old(remembered, reopened):
         folded = journal.opened()
         folded.catch_up(journal.folded.head)
     for one in ids:
-        assert not folded.is_new(one)
+        assert not folded.are_new([one])
         known = folded.find(one)
         assert known is not None
         assert known.digest == f"digest of {one}"
@@ -50,8 +50,8 @@ def test_every_decision_is_found_however_old(remembered, reopened):
 def test_what_is_new_is_known_without_reading():
     journal, _ = journal_of(70)
     journal.files.seen.clear()
-    assert journal.folded.is_new(id_at(1000 * HOUR_MS))
-    assert journal.folded.is_new(id_at(5 * HOUR_MS, 999))  # as old as what was decided, and none of it
+    assert journal.folded.are_new([id_at(1000 * HOUR_MS)])
+    assert journal.folded.are_new([id_at(5 * HOUR_MS, 999)])  # as old as what was decided, and none of it
     assert journal.folded.find(id_at(1000 * HOUR_MS)) is None
     assert journal.folded.find(id_at(5 * HOUR_MS, 999)) is None
     assert not journal.files.seen
@@ -60,7 +60,7 @@ def test_what_is_new_is_known_without_reading():
 def test_an_id_as_old_as_what_memory_let_go_may_be_known():
     journal, _ = journal_of(70, dedupe_intents_max=20)
     other = id_at(2 * HOUR_MS, 999)
-    assert not journal.folded.is_new(other)
+    assert not journal.folded.are_new([other])
     assert journal.folded.find(other) is None
 
 
@@ -71,7 +71,7 @@ def test_a_fold_that_was_just_opened_knows_what_is_new_without_reading():
     folded.catch_up(journal.folded.head)
     journal.files.seen.clear()
     new = id_at(36_000)
-    assert folded.is_new(new)
+    assert folded.are_new([new])
     assert folded.find(new) is None
     assert not journal.files.seen
 
@@ -91,10 +91,10 @@ def test_a_clock_that_is_ahead_makes_nobody_else_look_back(reopened):
         folded.catch_up(journal.folded.head)
         assert folded.find(id_at(100 * 60_000, 1)) is None  # once: how far ahead they were is not known
     journal.files.seen.clear()
-    assert all(folded.is_new(id_at(100 * 60_000, number)) for number in range(10))
-    assert all(folded.is_new(id_at(100 * 60_000 + ahead_ms, number)) for number in range(10))
+    assert all(folded.are_new([id_at(100 * 60_000, number)]) for number in range(10))
+    assert all(folded.are_new([id_at(100 * 60_000 + ahead_ms, number)]) for number in range(10))
     assert not journal.files.seen
-    assert not any(folded.is_new(one) for one in ahead)
+    assert not any(folded.are_new([one]) for one in ahead)
     assert [one for one in ahead if folded.find(one) is None] == []
 
 
@@ -111,7 +111,7 @@ def test_ids_of_the_millisecond_in_which_the_last_was_queued_are_found(reopened)
     if reopened:
         folded = journal.opened()
         folded.catch_up(journal.folded.head)
-    assert [one for one in ids if folded.is_new(one) or folded.find(one) is None] == []
+    assert [one for one in ids if folded.are_new([one]) or folded.find(one) is None] == []
 
 
 def test_made_small_it_puts_ids_ahead_away_and_finds_all():
@@ -122,7 +122,7 @@ def test_made_small_it_puts_ids_ahead_away_and_finds_all():
     before = journal.folded.memory
     journal.folded.make_small()
     assert journal.folded.memory < before - 8 * 1_000
-    assert [one for one in ids[::50] if journal.folded.is_new(one) or journal.folded.find(one) is None] == []
+    assert [one for one in ids[::50] if journal.folded.are_new([one]) or journal.folded.find(one) is None] == []
 
 
 def test_ids_ahead_are_let_go_when_their_time_has_come():
@@ -145,7 +145,7 @@ def test_a_writer_whose_clock_is_behind_has_each_checkpoint_read_once(reopened):
     behind = [id_at(100_000 + number * 100, 10_000 + number) for number in range(100)]
     assert [folded.find(one) for one in behind] == [None] * 100
     assert len(journal.files.seen) == len(set(journal.files.seen)) < 30
-    assert [one for one in ids if folded.is_new(one) or folded.find(one) is None] == []
+    assert [one for one in ids if folded.are_new([one]) or folded.find(one) is None] == []
     before = folded.memory
     folded.make_small()
     assert folded.memory < before
@@ -158,9 +158,9 @@ def test_a_queue_whose_clock_was_ahead_for_a_while_makes_nobody_look_back():
     for at, one in enumerate(ids):
         journal.decide([one], entry_ms=at * 1_000 + (HOUR_MS if 30 < at < 50 else 0))
     journal.files.seen.clear()
-    assert all(journal.folded.is_new(id_at(at * 1_000, 9_000 + at)) for at in range(90, 200))
+    assert all(journal.folded.are_new([id_at(at * 1_000, 9_000 + at)]) for at in range(90, 200))
     assert not journal.files.seen
-    assert [one for one in ids if journal.folded.is_new(one) or journal.folded.find(one) is None] == []
+    assert [one for one in ids if journal.folded.are_new([one]) or journal.folded.find(one) is None] == []
 
 
 def test_ids_ahead_stay_known_while_all_that_was_let_go_is_older():
@@ -172,7 +172,7 @@ def test_ids_ahead_stay_known_while_all_that_was_let_go_is_older():
     for number in range(60):
         journal.decide([id_at(300_000, 100 + number)], entry_ms=1_000_000)
     journal.decide([id_at(990_000, 999)], entry_ms=1_000_000)
-    assert [one for one in ahead if journal.folded.is_new(one) or journal.folded.find(one) is None] == []
+    assert [one for one in ahead if journal.folded.are_new([one]) or journal.folded.find(one) is None] == []
 
 
 def test_past_the_bound_of_ids_ahead_their_checkpoints_are_read_again_once_and_all_are_found():
@@ -188,10 +188,10 @@ def test_past_the_bound_of_ids_ahead_their_checkpoints_are_read_again_once_and_a
     for at in range(59, 89):
         now = [id_at(at * 60_000, 90_000 + number) for number in range(20)]
         assert [journal.folded.find(one) for one in now] == [None] * 20
-        assert all(journal.folded.is_new(one) for one in now)
+        assert all(journal.folded.are_new([one]) for one in now)
     assert len(journal.files.seen) == len(set(journal.files.seen)) > 10
     assert journal.folded._ahead.memory <= 60_000
-    assert [one for one in ahead[::100] if journal.folded.is_new(one) or journal.folded.find(one) is None] == []
+    assert [one for one in ahead[::100] if journal.folded.are_new([one]) or journal.folded.find(one) is None] == []
 
 
 def test_a_clock_of_the_queue_that_went_back_in_the_journal_hides_nothing():
@@ -205,7 +205,7 @@ def test_a_clock_of_the_queue_that_went_back_in_the_journal_hides_nothing():
         journal.decide([id_at(500_000, 100 + at)], entry_ms=600_000)
     for folded in (journal.folded, journal.opened()):
         folded.catch_up(journal.folded.head)
-        assert [one for one in late if folded.is_new(one) or folded.find(one) is None] == []
+        assert [one for one in late if folded.are_new([one]) or folded.find(one) is None] == []
 
 
 def test_a_fold_of_a_renamed_table_knows_when_the_last_was_queued():
@@ -240,10 +240,10 @@ def test_a_journal_of_an_older_version_is_looked_back_into_once():
     folded = journal.opened()
     folded.catch_up(journal.folded.head)
     new = [id_at(201 * 60_000, number) for number in range(10)]
-    assert not folded.is_new(new[0])
+    assert not folded.are_new([new[0]])
     assert folded.find(new[0]) is None
     journal.files.seen.clear()
-    assert all(folded.is_new(one) and folded.find(one) is None for one in new)
+    assert all(folded.are_new([one]) and folded.find(one) is None for one in new)
     assert not journal.files.seen
     assert [one for one in ids if folded.find(one) is None] == []
 
@@ -258,11 +258,11 @@ def test_a_refusal_for_a_clock_far_ahead_is_found_in_the_journal_of_an_older_ver
     without_times_of_older_ids(journal)
     folded = journal.opened()
     folded.catch_up(journal.folded.head)
-    assert not folded.is_new(ahead)
+    assert not folded.are_new([ahead])
     assert folded.find(ahead) is not None
     assert folded.find(id_at(23 * HOUR_MS, 1)) is None
-    assert folded.is_new(id_at(23 * HOUR_MS, 2))
-    assert not folded.is_new(ahead)
+    assert folded.are_new([id_at(23 * HOUR_MS, 2)])
+    assert not folded.are_new([ahead])
 
 
 @settings(max_examples=150, deadline=None)
@@ -307,7 +307,7 @@ def test_whatever_clocks_say_nothing_is_taken_for_new_that_was_decided(data):
             case _:
                 pass
     for one in data.draw(permutations(decided)):
-        assert not journal.folded.is_new(one)
+        assert not journal.folded.are_new([one])
         known = journal.folded.find(one)
         assert known is not None
         assert known.digest == f"digest of {one}"
@@ -342,9 +342,9 @@ def test_a_fold_that_was_made_small_finds_all():
     journal.folded.make_small()
     assert journal.folded.memory < before
     assert [one for one in ids if journal.folded.find(one) is None] == []
-    assert journal.folded.is_new(id_at(1000 * HOUR_MS))
+    assert journal.folded.are_new([id_at(1000 * HOUR_MS)])
     journal.decide([id_at(1000 * HOUR_MS)])
-    assert not journal.folded.is_new(id_at(1000 * HOUR_MS))
+    assert not journal.folded.are_new([id_at(1000 * HOUR_MS)])
 
 
 def test_ids_of_the_last_checkpoints_are_told_from_others_also_when_small():
@@ -352,7 +352,7 @@ def test_ids_of_the_last_checkpoints_are_told_from_others_also_when_small():
     journal, _ = journal_of(72)
     journal.folded.make_small()
     journal.files.seen.clear()
-    assert journal.folded.is_new(id_at(33 * HOUR_MS, 999))
+    assert journal.folded.are_new([id_at(33 * HOUR_MS, 999)])
     assert not journal.files.seen
 
 
@@ -391,7 +391,7 @@ def test_a_fold_that_is_far_behind_starts_from_the_last_checkpoint():
     assert behind.sequence == journal.folded.sequence
     assert len(journal.files.seen) < 40  # the checkpoints, whose ids memory has room for
     later = [id_at((1 + at) * HOUR_MS, 1_000 + at) for at in range(100)]
-    assert [one for one in (*ids, *later) if behind.is_new(one) or behind.find(one) is None] == []
+    assert [one for one in (*ids, *later) if behind.are_new([one]) or behind.find(one) is None] == []
 
 
 def test_a_journal_that_is_not_the_folded_one_is_refused_without_reading_all_of_it():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from firn.coordinator.journal.decided_ids import ListedIds, TimedId
+from firn.coordinator.journal.decided_ids import ListedIds, TimedIds
 from firn.coordinator.journal.looked_back import LookedBack
 from firn.model.limits import Limits
 from tests.unit.coordinator.journal.journals import Journal, id_at
@@ -11,7 +11,7 @@ from tests.unit.coordinator.journal.journals import Journal, id_at
 def listed(sequence: int, *, count: int = 100) -> ListedIds:
     """What a checkpoint lists, one of many."""
     segment = Journal(limits=Limits()).segment([])
-    timed: list[TimedId] = [(number, id_at(number, sequence)) for number in range(count)]
+    timed = TimedIds([id_at(number, sequence) for number in range(count)])
     ids = ListedIds(segment, timed, queued_ms=count, older_ms=-1)
     ids.location = f"/journal/{sequence:010d}.jsonl.gz"
     return ids
