@@ -55,6 +55,9 @@ PAGES_AHEAD = 2
 LONG_DECODE_BYTES = 64 * 1024
 """Payloads above this are decoded in a worker thread, so that the others do not wait."""
 
+LOOK_BACK_S = 5.0
+"""How long the journal is asked for what was decided on an intent that cannot be read: all others wait."""
+
 RETRY_S = 0.5
 
 COMPLAINT_S = 60.0
@@ -371,8 +374,9 @@ class Intake:
     async def _set_aside_unreadable(self, entry: Entry, error: Exception) -> None:
         """Reading it failed, for want of memory or by a mistake of ours, which says nothing about the intent.
 
-        Nobody can see whether it was decided before. So its writer is told only where it is handed out for the first
-        time and has no outcome in Redis; any other hears nothing, and submits it again.
+        Its content cannot be compared with what was decided under its id before. But the id is its writer's word that
+        it is the same: what the journal has of it is told again. Where the journal cannot say, or has nothing yet of
+        one that was handed out before, nobody is told anything, and it is submitted again.
         """
         self._log.error(
             "intent not read", shard=entry.shard, entry=entry.entry_id, bytes=len(entry.payload or b""), exc_info=error
@@ -382,10 +386,24 @@ class Intake:
         except Exception:  # noqa: BLE001 - it is what could not be read
             identity = None, None, None
         intent_id, table, _ = identity
-        if entry.deliveries > 1 or (intent_id is not None and await self._streams.outcome(intent_id) is not None):
+        first, is_known = None, intent_id is None or table is None
+        if intent_id is not None and await self._streams.outcome(intent_id) is not None:
+            identity = None, table, None
+        elif intent_id is not None and table is not None:
+            try:
+                async with asyncio.timeout(LOOK_BACK_S):
+                    first = await self._lanes.decided_before(table, intent_id)
+                is_known = True
+            except (FirnError, OSError) as looking:  # TimeoutError, too: a store that hangs stops no other table
+                self._log.warning("past of an intent not read", intent_id=intent_id, reason=str(looking))
+        if first is None and (entry.deliveries > 1 or not is_known):
             identity = None, table, None
         message = f"the daemon could not read it: {error!r}"
-        self._publisher.dead_letter(entry, rule="internal-error", message=message, identity=identity, epoch=self._epoch)
+        if first is not None:
+            message += f"; intent {intent_id} had been decided before, which was told again"
+        self._publisher.dead_letter(
+            entry, rule="internal-error", message=message, identity=identity, epoch=self._epoch, first=first
+        )
 
     def _set_aside_unread(self, entry: Entry) -> None:
         """Not even refusing it came to an end: nothing in it is looked at any more, so nobody can be told."""

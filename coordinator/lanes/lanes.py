@@ -13,6 +13,7 @@ import msgspec
 import structlog
 
 from firn.coordinator.cancellation import cancel_all
+from firn.coordinator.journal.lookups import find_decision
 from firn.coordinator.lanes.lane import AtWork, Lane
 from firn.coordinator.lanes.looks import Looks
 from firn.coordinator.lanes.workshop import Workshop
@@ -20,6 +21,7 @@ from firn.coordinator.metrics import TableSize
 from firn.coordinator.pending import Pending
 from firn.coordinator.tables.readability import read_whole
 from firn.model.errors import FirnError, NotFound, Unavailable
+from firn.model.outcome import Outcome
 from firn.model.trouble import Trouble
 from firn.storage.intent_streams import Entry
 from firn.storage.malloc_settings import give_holes_back
@@ -89,6 +91,17 @@ class Lanes:
             yield
         finally:
             self._coming -= tables
+
+    async def decided_before(self, table: str, intent_id: str) -> Outcome | None:
+        """What the table's journal has of an intent. Raises what reading it raises; for whoever has no lane for it."""
+        shop = self._shop
+        try:
+            head = (await shop.pointers.read(table)).pointer.journal_head
+        except NotFound:
+            return None
+        skew_ms = shop.limits.clock_skew_minutes_max * 60_000
+        found = await shop.threads.read(find_decision, shop.journal, head, intent_id, skew_ms=skew_ms)
+        return None if found is None else found[1].outcome
 
     def has_room(self, table: str) -> bool:
         """Whether a table's lane may take another intent: it may hold as many bytes as are free, so there are always

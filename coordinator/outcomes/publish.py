@@ -168,15 +168,29 @@ class Publisher:
             )  # fmt: skip
 
     def dead_letter(
-        self, entry: Entry, *, rule: str, message: str, identity: tuple[str | None, str | None, str | None], epoch: str
+        self,
+        entry: Entry,
+        *,
+        rule: str,
+        message: str,
+        identity: tuple[str | None, str | None, str | None],
+        epoch: str,
+        first: Outcome | None = None,
     ) -> None:
         """An entry that is no intent: set aside with the reason, and out of the way.
 
-        `identity` is what could be made out of it: intent id, table, reply stream.
+        `identity` is what could be made out of it: intent id, table, reply stream. Its writer is told the `first`
+        outcome of that id again, where there is one, and that it is set aside only where there is none.
         """
         intent_id, table, reply_to = identity
         # Never "retry", whatever the rule: under a new id that would commit again what may have been committed.
-        outcome = Rejected(intent_id=intent_id or "", table=table or "", rule=rule, message=message, hint="fix")
+        outcome = Rejected(
+            intent_id=intent_id or "" if first is None else "",
+            table=table or "",
+            rule=rule,
+            message=message,
+            hint="fix",
+        )
         event = rejection_event(outcome, daemon=self._daemon, timestamp_ms=self._wall_ms(), dead_letter=True)
         event = msgspec.structs.replace(event, id=f"{epoch}/{entry.shard}/{entry.entry_id}")
         self._metrics.dead_letters.labels(rule).inc()
@@ -186,7 +200,7 @@ class Publisher:
             shard=entry.shard,
             entry_id=entry.entry_id,
             intent_id=intent_id,
-            outcome=encode_outcome(outcome),
+            outcome=encode_outcome(first or outcome),
             outcome_ttl_s=LONGEST_S,
             reply_to=reply_to,
             event=msgspec.json.encode(event),

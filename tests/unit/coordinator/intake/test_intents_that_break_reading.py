@@ -77,6 +77,44 @@ async def test_what_was_decided_before_it_broke_stays_decided(breaks: Any) -> No
     assert msgspec.json.decode(letters[0].data)["outcome"]["rule"] == "internal-error"
 
 
+async def test_what_only_the_journal_remembers_is_told_again(breaks: Any) -> None:
+    bench = Workbench()
+    intent = append("a", summary={"breaks": "later"}, reply_to=REPLIES)
+    async with bench.daemon():
+        await bench.commit(create())
+        first = await bench.commit(intent)
+    bench.redis.flush_all()
+    breaks(MemoryError)
+    async with bench.daemon("b"):
+        await bench.send(intent)
+        assert await bench.outcome(intent) == first
+        (letter,) = await bench.streams.dead_letters()
+        assert len(await bench.streams.replies(REPLIES, block_ms=0)) == 1
+    told = msgspec.json.decode(letter.data)["outcome"]
+    assert (told["rule"], told["intent-id"]) == ("internal-error", "")
+    assert f"intent {intent.intent_id} had been decided before" in told["message"]
+    assert await bench.live() == ["a"]
+
+
+async def test_where_the_journal_cannot_say_nobody_is_told(breaks: Any) -> None:
+    bench = Workbench()
+    intent = append("a", summary={"breaks": "later"}, reply_to=REPLIES)
+    async with bench.daemon():
+        await bench.commit(create())
+        await bench.commit(intent)
+        head = (await bench.journal())[-1].location
+    bench.redis.flush_all()
+    bench.files.delete(head)
+    breaks(MemoryError)
+    async with bench.daemon("b"):
+        await bench.send(intent)
+        async with asyncio.timeout(5):
+            while not await bench.streams.dead_letters():  # noqa: ASYNC110 - twins tell nobody
+                await asyncio.sleep(0.01)
+        assert await bench.streams.outcome(intent.intent_id) is None
+        assert await bench.streams.replies(REPLIES, block_ms=0) == []
+
+
 async def test_who_may_have_been_committed_by_the_daemon_before_is_told_nothing(breaks: Any) -> None:
     """A daemon may die between a swap and its telling: the entry comes again, and there is no outcome in Redis."""
     breaks(MemoryError)
