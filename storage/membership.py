@@ -66,14 +66,14 @@ class Membership:
     async def on_change(self, callback: Callable[[], None]) -> None:
         """Call `callback` on the event loop after members or owners changed, and after the session came back.
 
-        It may be called when nothing changed, and once for several changes.
+        It may be called when nothing changed, and once for several changes. After an error it is not called: try again.
         """
-        self._callbacks.append(callback)
-        if len(self._callbacks) == 1:
+        if not self._callbacks:
             await self._session.ensure_path(MEMBERS)
             await self._session.ensure_path(SHARDS)
             for folder in (MEMBERS, SHARDS):
                 await self._arm(folder)
+        self._callbacks.append(callback)
 
     async def take_shard(self, shard: int) -> bool:
         """Become the owner of `shard`; False when another member is. Needs `join` first."""

@@ -46,7 +46,7 @@ class Ownership:
 
     async def run(self) -> None:
         """Follow the members until cancelled."""
-        await self._membership.on_change(self._changed.set)
+        follows = False
         while True:
             try:
                 async with asyncio.timeout(RECHECK_S):
@@ -55,6 +55,9 @@ class Ownership:
                 pass  # the regular look
             self._changed.clear()
             try:
+                if not follows:
+                    await self._membership.on_change(self._changed.set)
+                    follows = True
                 await self._rebalance()
             except (FirnError, OSError) as error:
                 self._log.warning("ownership waits", reason=str(error))
