@@ -49,11 +49,14 @@ def merge_small(
     if not MANIFEST_MERGE_ENABLED.of(metadata.properties) or len(manifests) < min_count:
         return manifests, ()
     kept, names = _take_over(working, manifests, snapshot_id=snapshot_id)
-    merges = working.reader.merges
+    merges, taken = working.reader.merges, set(names.values())
     free = [
         m
         for m in kept
-        if isinstance(m, ManifestFile) and m.may_have_live_files and not merges.has_under_way(m.manifest_path)
+        if isinstance(m, ManifestFile)
+        and m.may_have_live_files
+        and m.manifest_path not in taken  # its files have no row ids to pass on before it is listed
+        and not merges.has_under_way(m.manifest_path)
     ]
     replaced: dict[str, DraftManifest | None] = {}
     if len(free) >= min_count:
