@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from firn.coordinator.cli.exits import EXIT_LEFT_BEHIND
+from firn.coordinator.cli.exits import EXIT_LEFT_BEHIND, EXIT_UNAVAILABLE
 from firn.coordinator.client import Client
 from firn.coordinator.client.sync_client import Ticket
 from firn.model.outcome import Committed
@@ -93,3 +93,19 @@ def test_a_second_signal_ends_it_at_once(stack: Stack, s3: S3Server) -> None:
         assert daemon.terminate(15.0) == EXIT_LEFT_BEHIND
         check_left(stack, daemon, why="another signal came")
         assert not waiting.done
+
+
+def test_commands_over_all_tables_tell_what_the_others_say(stack: Stack, s3: S3Server) -> None:
+    """They end, too, though Python would wait for the thread that hangs."""
+    daemon = stack.daemon("looks", WAREHOUSE=WAREHOUSE)
+    with stack.client() as client:
+        for table in (HANGS, GOOD):
+            client.delete_files(table, ["s3://bucket/warehouse/never.parquet"]).result(20)
+    s3.hangs_below = "warehouse/db/hangs/"
+    said = stack.firn("conflicts", timeout_s=30)
+    assert said.returncode == EXIT_UNAVAILABLE
+    assert GOOD in said.stdout
+    assert HANGS not in said.stdout
+    assert f"the journal of {HANGS} cannot be read: its store has not answered in 5 s" in said.stderr
+    s3.hangs_below = None
+    assert daemon.terminate() == 0
