@@ -32,16 +32,15 @@ from firn.model.metadata import TableMetadata
 from firn.model.scan_plan import FileScanTask, ScanPlan
 from firn.model.snapshot import MAIN_BRANCH
 from firn.pipeline.connection import Connection
+from firn.pipeline.filtered_batches import filtered_batches
 from firn.pipeline.firn_scan import shown
-from firn.pipeline.reads import epoch_ms
+from firn.pipeline.reads import epoch_ms, filter_ids, with_filter_columns
 from firn.pipeline.row_filter import parse_filter
 from firn.pipeline.source_writers import BatchWriter, StreamWriter
 from firn.pipeline.spark_types import spark_schema
 from firn.pipeline.task_rows import TaskReader
 from firn.pipeline.write_target import without_history
-from firn.storage.arrow_rows import batch_of_rows
 from firn.storage.manifest_reader import StoredManifests
-from firn.storage.scan_rows import scan_rows
 from firn.storage.table_scan import plan_scan
 
 _Parsed = TypeVar("_Parsed")
@@ -196,13 +195,12 @@ class FirnReader(DataSourceReader):
             return  # what Spark asks for where there are no partitions
         assert isinstance(partition, FilePartition)
         projection, store = self._plan.projection, self._connection.store()
-        reader = TaskReader(self._metadata, projection, store)
         for task in partition.tasks:
-            if task.residual == TRUE:
-                batches = reader.batches(task)
-            else:
-                plan = msgspec.structs.replace(self._plan, tasks=(task,))
-                found = scan_rows(plan, self._metadata, files=store)
-                batches = (batch_of_rows(part, projection) for part in found)
+            residual = task.residual
+            wide = with_filter_columns(projection, residual, self._plan.schema)
+            batches = TaskReader(self._metadata, wide, store).batches(task)
+            if residual != TRUE:
+                asked = frozenset(filter_ids(residual))
+                batches = filtered_batches(batches, residual, asked=asked, given=wide, wanted=projection)
             for batch in batches:
                 yield shown(batch, projection)

@@ -112,7 +112,7 @@ def filtered(rows: DataFrame, bound: Expression) -> DataFrame:
 
 def with_filter_columns(projection: Schema, bound: Expression, schema: Schema) -> Schema:
     """The projection and what the filter looks at, which comes last."""
-    wanted = _ids(bound)
+    wanted = filter_ids(bound)
     missing = wanted - projection.fields_by_id.keys()
     if not missing:
         return projection
@@ -128,14 +128,15 @@ def _has_children(schema: Schema, field_id: int) -> bool:
     return field_id in schema.parent_ids.values()
 
 
-def _ids(bound: Expression) -> set[int]:
+def filter_ids(bound: Expression) -> set[int]:
+    """The ids of the columns that a bound filter looks at."""
     match bound:
         case BoundPredicate(term=term):
             return {term.reference.field_id}
         case And(children=children) | Or(children=children):
-            return set[int]().union(*map(_ids, children))
+            return set[int]().union(*map(filter_ids, children))
         case Not(child=child):
-            return _ids(child)
+            return filter_ids(child)
     return set()
 
 
