@@ -178,9 +178,7 @@ class _Walker:
             process = self._started()
             if process is None:
                 return None
-            put(process.stdin, _ENCODER.encode(rows))
-            for _, data in group:
-                put(process.stdin, data)
+            put(process.stdin, _ENCODER.encode(rows), *(data for _, data in group))
             answer = take(process.stdout)
             found = None if answer is None else _ANSWERS.decode(answer)
             return found if found is not None and len(found) == len(group) else None
