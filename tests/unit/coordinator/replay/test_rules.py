@@ -9,7 +9,7 @@ from firn.coordinator.replay.rules import RULES
 
 ROOT = Path(__file__).parents[4]
 RULE_LITERAL = re.compile(r'rule="([a-z-]+)"')
-RULE_CONSTANT = re.compile(r"rules\.([A-Z_]+)\.")
+RULE_CONSTANT = re.compile(r"\brules\.([A-Z_]+)\.|\b([A-Z_]+)\.refused?\(")
 
 
 def sources() -> str:
@@ -19,7 +19,8 @@ def sources() -> str:
 
 def used() -> set[str]:
     text = sources()
-    return set(RULE_LITERAL.findall(text)) | {n.lower().replace("_", "-") for n in RULE_CONSTANT.findall(text)}
+    constants = {name for found in RULE_CONSTANT.findall(text) for name in found if name}
+    return set(RULE_LITERAL.findall(text)) | {name.lower().replace("_", "-") for name in constants}
 
 
 def test_every_refusal_in_the_code_is_by_a_declared_rule() -> None:
