@@ -6,13 +6,14 @@ import itertools
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis.strategies import booleans, data, integers, permutations, sampled_from
 
 from firn.coordinator.journal import decisions
 from firn.model.errors import CorruptFile
 from firn.model.limits import Limits
 from firn.storage.journal import JournalFiles, pack_segment, segment_location
+from tests.strategies.examples import examples
 from tests.unit.coordinator.journal.journals import HOUR_MS, TABLE, Journal, id_at
 
 
@@ -265,7 +266,7 @@ def test_a_refusal_for_a_clock_far_ahead_is_found_in_the_journal_of_an_older_ver
     assert not folded.are_new([ahead])
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150, deadline=None)
 @given(data())
 def test_whatever_clocks_say_nothing_is_taken_for_new_that_was_decided(data):
     """Clocks ahead and behind, folds opened anew, made small, with little room: against a plain set.

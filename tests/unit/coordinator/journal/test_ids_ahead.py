@@ -7,13 +7,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis.strategies import integers, lists, sampled_from, tuples
 
 from firn.coordinator.journal import ids_ahead
 from firn.coordinator.journal.decided_ids import TimedId
 from firn.coordinator.journal.ids_ahead import MINUTE_MS, RUN_IDS_MAX, IdsAhead
 from firn.model.identifiers import uuid7
+from tests.strategies.examples import examples
 
 ROOM = 1_000_000
 _NUMBERS = itertools.count()
@@ -238,7 +239,7 @@ def test_what_another_knows_is_taken_over_with_its_checkpoints(away):
     assert new_at(checkpoints.kept, 2 * MINUTE_MS)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100, deadline=None)
 @given(
     sampled_from([0, 1_500, 4_000, 20_000]),
     lists(tuples(sampled_from(["add", "ask", "small", "let go", "absorb"]), lists(integers(0, 900_000), max_size=40))),
