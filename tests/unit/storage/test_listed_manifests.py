@@ -10,6 +10,7 @@ from firn.storage.manifest_lists import decode_manifest_list, manifest_list_of
 from tests.strategies.manifests import manifest
 
 MANY = [manifest(f"s3://b/t/{n}.avro", partitions=None) for n in range(5 * BLOCK_MANIFESTS)]
+DELETES = manifest("s3://b/t/deletes.avro", partitions=None, content="deletes")
 SPENT = manifest("s3://b/t/spent.avro", partitions=None, added_files_count=0, deleted_files_count=1)
 
 
@@ -32,7 +33,7 @@ def test_whatever_is_added_taken_out_or_changed_the_list_has_what_it_should(data
     now = tuple(MANY[data.draw(places) :])
     one = listed(now, format_version=2)
     for step in range(data.draw(st.integers(1, 4))):
-        match data.draw(st.sampled_from(["before", "out", "other", "cut", "spent"])):
+        match data.draw(st.sampled_from(["before", "out", "other", "cut", "spent", "deletes"])):
             case "before":
                 more = [manifest(f"m{step}-{n}", partitions=None) for n in range(data.draw(st.integers(1, 300)))]
                 now = (*more, *now)
@@ -47,10 +48,14 @@ def test_whatever_is_added_taken_out_or_changed_the_list_has_what_it_should(data
             case "spent":
                 at = data.draw(places)
                 now = (*now[:at], SPENT, *now[at:])
+            case "deletes":
+                at = data.draw(places)
+                now = (*now[:at], DELETES, *now[at:])
         one = listed(now, format_version=2, before=one)
         assert one.manifests == now
         assert content_of(one) == now
         assert one.all_live is (SPENT not in now)
+        assert one.all_data is (DELETES not in now)
 
 
 def test_what_the_last_list_had_is_not_compressed_again():
