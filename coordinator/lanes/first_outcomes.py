@@ -10,6 +10,7 @@ from firn.coordinator.commits.repeats import Sorted, all_new, sort_out, sort_ref
 from firn.coordinator.lanes.held_intents import HeldIntents
 from firn.coordinator.lanes.lane_queue import LaneQueue
 from firn.coordinator.lanes.workshop import Workshop
+from firn.coordinator.outcomes.refusals import STATED_DIGEST
 from firn.coordinator.pending import Pending
 from firn.coordinator.replay.rules import PAST_LOST
 from firn.coordinator.tables.table_state import TableState
@@ -37,7 +38,9 @@ class FirstOutcomes:
             return await self.tell_refused(batch)
         result = await self._shop.threads.read(sort_out, state.decisions, batch)
         if result.held:
-            result = as_stated(result, await self._shop.given_up.of(p.decoded.intent.intent_id for p, _ in result.held))
+            waiting = [pending for pending, _ in result.held]
+            stated = await self._shop.given_up.of(pending.decoded.intent.intent_id for pending in waiting)
+            result = as_stated(result, stated, told=await self._shop.publisher.refusals.stated(waiting))
         still_open = await self.tell_refused(result.open)  # first: it may raise, and the batch comes again then
         self._tell_again(result)
         self._queue.put_back(result.later)
@@ -73,16 +76,20 @@ class FirstOutcomes:
             self._shop.publisher.refuse(pending, refused, dead_letter=True, own_id=False)
 
 
-def as_stated(result: Sorted, stated: Mapping[str, Statement]) -> Sorted:
-    """Of those that are held, the ones of which somebody has stated what became of them, by intent id.
+def as_stated(result: Sorted, stated: Mapping[str, Statement], *, told: Mapping[str, Committed]) -> Sorted:
+    """Of those that are held, the ones of which somebody has stated what became of them, by intent id; or had before,
+    and was `told`.
 
     One that was never committed is to be refused, and put on record so. One that was is told so: what it did stands in
     the table, and the record of it, lost as it is, is not made a second time.
     """
     still_open, repeats, held = list(result.open), list(result.repeats), []
     for pending, reason in result.held:
-        statement = stated.get(pending.decoded.intent.intent_id)
-        if statement is None:
+        intent_id = pending.decoded.intent.intent_id
+        statement = stated.get(intent_id)
+        if intent_id in told:
+            repeats.append((pending, told[intent_id]))
+        elif statement is None:
             held.append((pending, reason))
         elif statement.is_committed:
             repeats.append((pending, _committed(pending, statement)))
@@ -104,6 +111,6 @@ def _committed(pending: Pending, statement: Statement) -> Committed:
         sequence_number=statement.sequence_number,
         batch=statement.batch or "",
         latency_ms=0.0,
-        details={"stated-by": statement.by, "reason": statement.reason},
+        details={"stated-by": statement.by, "reason": statement.reason, STATED_DIGEST: pending.decoded.digest},
         traceparent=intent.traceparent,
     )

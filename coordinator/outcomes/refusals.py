@@ -14,12 +14,16 @@ from typing import Final
 import msgspec
 
 from firn.coordinator.pending import Pending
+from firn.model.errors import FirnError
 from firn.model.identifiers import intent_id_ms, intent_ids_ms
-from firn.model.outcome import Rejected, decode_outcome
+from firn.model.outcome import Committed, Rejected, decode_outcome
 from firn.storage.intent_streams import IntentStreams
 
 RECENT_MAX: Final = 10_000
 """Refusals that are remembered without asking Redis: for the moment until it has them, and for young ids."""
+
+STATED_DIGEST: Final = "digest"
+"""Under this name the details of a stated outcome have the digest of the intent that it is about."""
 
 YOUNG_MS: Final = 1_000
 """An intent whose id is no further from the queue's clock comes for the first time, or was refused just now."""
@@ -65,6 +69,25 @@ class Refusals:
                 if outcome is not None:
                     known[intent_id] = outcome
         return known
+
+    async def stated(self, batch: Sequence[Pending]) -> Mapping[str, Committed]:
+        """What somebody has stated of those in the batch (`firn.storage.given_up`), and Redis has, by intent id.
+
+        Only of the same content. Nothing while Redis does not answer: then they wait, and others need not.
+        """
+        try:
+            told = await self._streams.outcomes([pending.decoded.intent.intent_id for pending in batch])
+        except (FirnError, OSError):
+            return {}
+        found: dict[str, Committed] = {}
+        for pending, data in zip(batch, told, strict=True):
+            try:
+                outcome = None if data is None else decode_outcome(data)
+            except msgspec.DecodeError:
+                continue
+            if isinstance(outcome, Committed) and outcome.details.get(STATED_DIGEST) == pending.decoded.digest:
+                found[outcome.intent_id] = outcome
+        return found
 
     def may_be_known(self, pending: Pending) -> bool:
         """Whether an intent may have been seen before: its entry comes again, or its id is not young."""
