@@ -1,6 +1,7 @@
 """A walk that has learned what records look like finds what one finds that never learns, whatever comes next."""
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -15,7 +16,7 @@ from tests.strategies.avro_records import TYPES, WANTED, datum, record, with_nam
 
 def outcome(walk, content, count):
     """What is found, up to an error."""
-    found = []
+    found: list[Any] = []
     try:
         for end, fields in walk.records(content, count):
             found.append((end, tuple(fields)))
