@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.interop.java_library import JavaLibrary
 from tests.interop.table_builder import BuiltTable
 from tests.interop.tables import TABLES
 from tests.spark_session import FETCH_SECONDS, start_spark
@@ -48,3 +49,9 @@ def spark(warehouse: Path) -> Iterator[SparkSession]:
     session = start_spark(warehouse)
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def java(spark: SparkSession) -> JavaLibrary:
+    """Iceberg's Java library in Spark's virtual machine."""
+    return JavaLibrary(spark)
