@@ -33,8 +33,9 @@ from firn.storage.redis_vitals import RedisVitals
 SKEW_S_MAX: Final = 5.0
 FREE_SHARE_MIN: Final = 0.1
 USED_SHARE_MAX: Final = 0.9
-FOLDER: Final = "warehouse, folder"
 """Of Redis's memory, as the alert has it."""
+
+FOLDER: Final = "warehouse, folder"
 
 COLUMNS: Final = (Column(""), Column("CHECK"), Column("FOUND", long=True), Column("DO", long=True))
 
