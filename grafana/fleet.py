@@ -70,6 +70,18 @@ def fleet() -> Dashboard:
                         about="Times in an hour that daemons found it without what it had before.",
                     ),
                     number(
+                        "Dead letters",
+                        f"round(sum{happened('firn_dead_letters_total', '1h')}) or vector(0)",
+                        warn=1,
+                        about="Set aside in an hour, for people: `firn dead-letters` lists them.",
+                    ),
+                    number(
+                        "Outcomes stay in Redis",
+                        "min(firn_outcomes_kept_seconds)",
+                        unit="s",
+                        about="How long, at least: a day, or less where very many are told. Journals keep them for good.",
+                    ),
+                    number(
                         "Versions",
                         "count(count by (version) (firn_build_info))",
                         warn=2,

@@ -21,6 +21,7 @@ from firn.coordinator.insight.lost_past import Evidence, evidence_of
 from firn.coordinator.insight.queue_look import Place, payload_at, places_of
 from firn.coordinator.journal.lookups import find_decision
 from firn.coordinator.journal.old_segments import UNREADABLE
+from firn.model.amounts import agreeing, plural
 from firn.model.errors import InvalidInput, NotFound
 from firn.model.identifiers import is_intent_id
 from firn.model.intent import Intent
@@ -194,10 +195,11 @@ def _traces(evidence: Evidence) -> list[str]:
     said = [] if evidence.snapshot is None else [f"snapshot {_brief(evidence.snapshot)} names it in its summary"]
     if evidence.live:
         by = ", added by snapshot " + ", ".join(map(_brief, evidence.adders)) if evidence.adders else ""
-        some = f"{evidence.live} of its {evidence.files} files are" if evidence.files > 1 else "its file is"
+        several = f"{evidence.live} of its {plural(evidence.files, 'file')} {agreeing(evidence.live)}"
+        some = several if evidence.files > 1 else "its file is"
         said.append(f"{some} in the table{by}")
     elif evidence.files:
-        none = f"none of its {evidence.files} files is" if evidence.files > 1 else "its file is not"
+        none = f"none of its {plural(evidence.files, 'file')} is" if evidence.files > 1 else "its file is not"
         said.append(f"{none} in the table now: never added, or compacted or deleted since")
     return said or ["no snapshot that is kept names it"]
 
