@@ -79,7 +79,7 @@ def fleet() -> Dashboard:
                         "Outcomes stay in Redis",
                         "min(firn_outcomes_kept_seconds)",
                         unit="s",
-                        about="How long, at least: a day, or less where very many are told. Journals keep them for good.",
+                        about="How long, at least: a day, or less where very many are told. Journals keep all.",
                     ),
                     number(
                         "Versions",
