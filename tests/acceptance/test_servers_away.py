@@ -143,6 +143,7 @@ COMMANDS: Final[dict[str, Ends]] = {
     "doctor": Ends(NO, NO, NO),  # it tells of each server, and whether all is well
     "events": needs_redis(),
     "journal db.t": NEEDS_ZOOKEEPER,
+    "give-up {intent}": needs_redis(answer=NO),
     "dead-letters list": needs_redis(),
     "dead-letters show 1-0": needs_redis(answer=NO),
     "dead-letters retry --rule malformed-json": needs_redis(),
