@@ -17,7 +17,7 @@ from firn.model.datafile import CONTENT_CODES
 from firn.model.manifest import ManifestContent, ManifestEntry, ManifestFile
 from firn.model.partitioning import PartitionField, PartitionSpec, partition_type
 from firn.model.transforms import VOID, parse_transform
-from firn.model.types import DOUBLE, TIMESTAMP_NS, TIMESTAMPTZ_NS, FixedType, Type
+from firn.model.types import DOUBLE, TIMESTAMP_NS, TIMESTAMPTZ_NS, UUID, FixedType, StructType, Type
 from firn.storage.manifest_lists import (
     assign_first_row_ids,
     assign_sequence_numbers,
@@ -202,8 +202,17 @@ def test_java_reads_and_writes_the_entries_that_firn_reads_and_writes(
     (found,) = decode_manifest_list((folder / "list-of-java.avro").read_bytes(), location="list-of-java.avro")
     # With Java's counts, numbers and ranges of every partition field.
     as_ours = replace(found, manifest_path=row.manifest_path, manifest_length=row.manifest_length)
-    assert as_ours == row
+    assert in_one_order(as_ours, type) == in_one_order(row, type)
     assert told(read(folder / "n.avro", found, table)) == told(ours)
+
+
+def in_one_order(row: ManifestFile, partition: StructType) -> ManifestFile:
+    """The row without ranges of UUIDs: Java finds them by comparing two signed numbers, the specification has bytes."""
+    ranges = None if row.partitions is None else tuple(
+        replace(summary, lower_bound=None, upper_bound=None) if field.type == UUID else summary
+        for field, summary in zip(partition.fields, row.partitions, strict=True)
+    )  # fmt: skip
+    return replace(row, partitions=ranges)
 
 
 UNLIKE_IN_PYICEBERG: Final = frozenset({TIMESTAMP_NS, TIMESTAMPTZ_NS, DOUBLE})

@@ -9,7 +9,7 @@ from firn.model.limits import Limits
 from firn.model.outcome import Rejected
 from firn.pipeline.commits_table import CommitsTable, JournalHead
 from firn.pipeline.conflict_queries import BY_HOUR, BY_RULE, BY_TABLE, BY_WRITERS
-from firn.pipeline.conflict_report import UNNAMED, Window, conflict_report
+from firn.pipeline.conflict_report import NOBODY, Window, conflict_report
 from firn.pipeline.reads import read
 from firn.storage.journal import JournalFiles
 from tests.acceptance.stack import SCHEMA
@@ -46,7 +46,7 @@ def test_every_reader_counts_what_the_journals_say(lake: Lake) -> None:
     }
     assert by_sql[BY_TABLE] == [(one.table, one.committed, one.rejected) for one in report.tables]
     assert by_sql[BY_RULE] == [(one.rule, one.hint, one.rejected) for one in report.rules]
-    assert by_sql[BY_WRITERS] == [("cleaner", UNNAMED, 2)]
+    assert by_sql[BY_WRITERS] == [("cleaner", NOBODY, 2)]
     assert [counts for _, *counts in by_sql[BY_HOUR]] == [[one.committed, one.rejected] for one in report.hours]
 
     rows = StaticTable.from_metadata(view.metadata_location).scan("status = 'committed'").to_arrow()
