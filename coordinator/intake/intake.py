@@ -19,13 +19,14 @@ from firn.coordinator.intake.intent_reader import IntentReader
 from firn.coordinator.intake.lost_entries import LostEntries
 from firn.coordinator.intake.page_size import PageSize
 from firn.coordinator.intake.quarantine import Quarantine
+from firn.coordinator.intake.set_aside import SetAside
 from firn.coordinator.lanes.lanes import Lanes
 from firn.coordinator.metrics import Metrics
 from firn.coordinator.outcomes.publish import Publisher
 from firn.coordinator.pending import Pending
 from firn.coordinator.replay.decision import Refused
 from firn.model.errors import FirnError, InvalidIntent
-from firn.model.intent_codec import DecodedIntent, check_age, decode_intent, identity_of
+from firn.model.intent_codec import DecodedIntent, check_age, decode_intent
 from firn.model.limits import Limits
 from firn.model.sharding import shard_of
 from firn.storage.intent_streams import Entry, IntentStreams, SharedSettings
@@ -54,9 +55,6 @@ PAGES_AHEAD = 2
 
 LONG_DECODE_BYTES = 64 * 1024
 """Payloads above this are decoded in a worker thread, so that the others do not wait."""
-
-LOOK_BACK_S = 5.0
-"""How long the journal is asked for what was decided on an intent that cannot be read: all others wait."""
 
 RETRY_S = 0.5
 
@@ -102,6 +100,7 @@ class Intake:
         self._backlogs: dict[int, Backlog] = {}
         self._lost = LostEntries(streams, metrics)
         self._page_size = PageSize(TAKE_COUNT)
+        self._set_aside = SetAside(streams, lanes, publisher, limits=limits)
         self._quarantine = Quarantine(lanes, deliveries_max=limits.deliveries_max)
         self._on_their_way: deque[asyncio.Task[None]] = deque()
         self._epoch = ""
@@ -317,7 +316,7 @@ class Intake:
         What is returned is to be awaited: then that takes a while, as next to no entry's does.
         """
         if entry.deliveries > 2 * self._limits.deliveries_max:
-            self._set_aside_unread(entry)
+            self._set_aside.unread(entry, epoch=self._epoch)
             return None
         if read is not None:
             return self._put(entry, read)
@@ -326,20 +325,20 @@ class Intake:
         try:
             decoded = self._decode(entry)
         except InvalidIntent as error:
-            self._refuse(entry, error)
+            self._set_aside.refuse(entry, error, epoch=self._epoch)
             return None
         except Exception as error:  # noqa: BLE001 - whatever goes wrong over one entry must not stop the others
-            return self._set_aside_unreadable(entry, error)
+            return self._set_aside.unreadable(entry, error, epoch=self._epoch)
         return self._put(entry, decoded)
 
     async def _accept_long(self, entry: Entry) -> None:
         try:
             decoded = await asyncio.to_thread(self._decode, entry)
         except InvalidIntent as error:
-            self._refuse(entry, error)
+            self._set_aside.refuse(entry, error, epoch=self._epoch)
             return
         except Exception as error:  # noqa: BLE001 - as above
-            await self._set_aside_unreadable(entry, error)
+            await self._set_aside.unreadable(entry, error, epoch=self._epoch)
             return
         rest = self._put(entry, decoded)
         if rest is not None:
@@ -366,52 +365,6 @@ class Intake:
         await self._streams.move(entry, to_shard=home)
         self._lanes.settled([(entry.shard, entry.entry_id)])
         self._metrics.moved.inc()
-
-    def _refuse(self, entry: Entry, error: InvalidIntent) -> None:
-        identity = identity_of(entry.payload or b"", limits=self._limits, reply_prefix=self._reply_prefix)
-        self._publisher.dead_letter(entry, rule=error.rule, message=str(error), identity=identity, epoch=self._epoch)
-
-    async def _set_aside_unreadable(self, entry: Entry, error: Exception) -> None:
-        """Reading it failed, for want of memory or by a mistake of ours, which says nothing about the intent.
-
-        Its content cannot be compared with what was decided under its id before. But the id is its writer's word that
-        it is the same: what the journal has of it is told again. Where the journal cannot say, or has nothing yet of
-        one that was handed out before, nobody is told anything, and it is submitted again.
-        """
-        self._log.error(
-            "intent not read", shard=entry.shard, entry=entry.entry_id, bytes=len(entry.payload or b""), exc_info=error
-        )
-        try:
-            identity = identity_of(entry.payload or b"", limits=self._limits, reply_prefix=self._reply_prefix)
-        except Exception:  # noqa: BLE001 - it is what could not be read
-            identity = None, None, None
-        intent_id, table, _ = identity
-        first, is_known = None, intent_id is None or table is None
-        if intent_id is not None and await self._streams.outcome(intent_id) is not None:
-            identity = None, table, None
-        elif intent_id is not None and table is not None:
-            try:
-                async with asyncio.timeout(LOOK_BACK_S):
-                    first = await self._lanes.decided_before(table, intent_id)
-                is_known = True
-            except (FirnError, OSError) as looking:  # TimeoutError, too: a store that hangs stops no other table
-                self._log.warning("past of an intent not read", intent_id=intent_id, reason=str(looking))
-        if first is None and (entry.deliveries > 1 or not is_known):
-            identity = None, table, None
-        message = f"the daemon could not read it: {error!r}"
-        if first is not None:
-            message += f"; intent {intent_id} had been decided before, which was told again"
-        self._publisher.dead_letter(
-            entry, rule="internal-error", message=message, identity=identity, epoch=self._epoch, first=first
-        )
-
-    def _set_aside_unread(self, entry: Entry) -> None:
-        """Not even refusing it came to an end: nothing in it is looked at any more, so nobody can be told."""
-        self._log.error("entry set aside unread", shard=entry.shard, entry=entry.entry_id, deliveries=entry.deliveries)
-        message = f"it was delivered {entry.deliveries} times, and could not even be refused"
-        self._publisher.dead_letter(
-            entry, rule="poison", message=message, identity=(None, None, None), epoch=self._epoch
-        )
 
     def _decode(self, entry: Entry) -> DecodedIntent:
         if entry.payload is None:
