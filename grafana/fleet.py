@@ -70,10 +70,10 @@ def fleet() -> Dashboard:
                         about="Times in an hour that daemons found it without what it had before.",
                     ),
                     number(
-                        "Dead letters",
+                        "Dead letters, an hour",
                         f"round(sum{happened('firn_dead_letters_total', '1h')}) or vector(0)",
                         warn=1,
-                        about="Set aside in an hour, for people: `firn dead-letters` lists them.",
+                        about="Set aside for people: `firn dead-letters` lists them.",
                     ),
                     number(
                         "Outcomes stay in Redis",
