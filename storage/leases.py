@@ -97,10 +97,11 @@ class Leases:
             async with asyncio.timeout(timeout_s):
                 hold = await self._queue_up(table, folder, node_id, epoch=epoch)
         except TimeoutError:
-            await self._give_up(folder, node_id, epoch=epoch, remove=self._remove(folder, node_id))
+            await self._give_up(folder, node_id, remove=self._remove(folder, node_id))
             return None
         except BaseException:
-            self._unwanted[folder, node_id] = epoch
+            # Not the session in which the wait began: the node may have been made in one that has begun since.
+            self._unwanted[folder, node_id] = self._session.epoch
             self._sweep_soon()
             raise
         hold.on_wanted = on_wanted
@@ -160,7 +161,7 @@ class Leases:
         if self._held.pop(lease.path, None) is None or lease.session_epoch != self._session.epoch:
             return
         folder, _, name = lease.path.rpartition("/")
-        await self._give_up(folder, name[:-11], epoch=lease.session_epoch, remove=self._session.delete(lease.path))
+        await self._give_up(folder, name[:-11], remove=self._session.delete(lease.path))
 
     async def holder(self, table: str) -> HolderInfo | None:
         """Who holds the lock of `table` now."""
@@ -305,12 +306,12 @@ class Leases:
                 return  # without a connection, its return starts the next sweep
             await asyncio.sleep(SWEEP_RETRY_S)
 
-    async def _give_up(self, folder: str, node_id: str, *, epoch: int, remove: Coroutine[Any, Any, object]) -> None:
+    async def _give_up(self, folder: str, node_id: str, *, remove: Coroutine[Any, Any, object]) -> None:
         """Remove a node of ours that nobody wants any more: now if that can be, otherwise in the background.
 
         Each caller removes its own: a thousand locks may be given up at once, and what is left of others is swept once.
         """
-        self._unwanted[folder, node_id] = epoch
+        self._unwanted[folder, node_id] = self._session.epoch
         if self._session.state != "connected":
             remove.close()
             return  # its return starts the sweep; waiting for it would hold up whoever gives a lock up
