@@ -284,6 +284,7 @@ class Intake:
         self._epoch = epoch
 
     async def _tidy(self) -> None:
+        await self._streams.announce(self.announcement)  # a fail-over may have lost it, and no group with it
         for shard, backlog in list(self._backlogs.items()):
             if (await self._streams.lag(shard)).pending > self._lanes.count_under_way(shard) + backlog.entries:
                 backlog.look_for_lost(min_idle_ms=int(JANITOR_S * 1000))
