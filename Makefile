@@ -65,7 +65,7 @@ clean: ## remove .venv, caches and build output (./data stays)
 
 # Installing on top of an older .venv is enough when the lock moves. It starts afresh when there is no .venv that works
 # (none yet, or its Python is gone).
-$(STAMP): requirements.lock pyproject.toml
+$(STAMP): requirements.lock pyproject.toml $(wildcard storage/native/*.c)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
 		{ echo "firn needs Python 3.11 or newer, and '$(PYTHON)' is not. Try: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)

@@ -66,6 +66,19 @@ _PLAIN: Final = frozenset({str, bool, float, type(None)})
 _REPLY_NAME: Final = re.compile(r"[A-Za-z0-9._:-]{1,200}")
 
 
+class FilesRead(msgspec.Struct, frozen=True, gc=False):
+    """The data files of an append, read by somebody who looks at nothing else of it.
+
+    Their list is the payload's text from `start` to `end`, each file in its own spelling. `canonical` is the same with
+    the members of each file sorted, as the digest has them.
+    """
+
+    start: int
+    end: int
+    canonical: bytes
+    files: tuple[ContentFile, ...]
+
+
 class DecodedIntent(msgspec.Struct, frozen=True, gc=False):
     """An intent that passed the door, with its identity and the size it had on the wire (bytes)."""
 
@@ -102,19 +115,22 @@ def decode_intent(payload: bytes, *, limits: Limits, reply_prefix: str = REPLY_S
 
 
 def decode_own_append(
-    payload: bytes, *, limits: Limits, reply_prefix: str = REPLY_STREAM_PREFIX
+    payload: bytes, *, limits: Limits, reply_prefix: str = REPLY_STREAM_PREFIX, files: FilesRead | None = None
 ) -> DecodedIntent | None:
-    """As `decode_intent`, but None for anything but an append that is spelled as `encode_intent` spells it."""
+    """As `decode_intent`, but None for anything but an append that is spelled as `encode_intent` spells it.
+
+    `files` are its data files, if they have been read: then they are not read again.
+    """
     if len(payload) > limits.intent_bytes_max:
         return None
-    own = _in_own_spelling(payload, depth_max=limits.json_depth_max)
+    own = _in_own_spelling(payload, files, depth_max=limits.json_depth_max)
     if own is None:
         return None
     intent, digest = own
     return DecodedIntent(_checked(intent, limits, reply_prefix), _as_claimed(intent, digest), len(payload))
 
 
-def _in_own_spelling(payload: bytes, *, depth_max: int) -> tuple[Append, str] | None:
+def _in_own_spelling(payload: bytes, files: FilesRead | None = None, *, depth_max: int) -> tuple[Append, str] | None:
     """An append that is spelled as `encode_intent` spells it, which nobody can read in another way, with its digest.
 
     None for anything else: what is wrong with it, `strict_json` and `msgspec.convert` say, in four times the time.
@@ -127,12 +143,10 @@ def _in_own_spelling(payload: bytes, *, depth_max: int) -> tuple[Append, str] | 
     if not payload.startswith(_OWN_APPEND) or depth_max < _APPEND_DEPTH:
         return None
     try:
-        intent = _APPEND.decode(payload)
-        for file in intent.data_files:
-            for value in file.partition:
-                if not _is_plain(value) or (type(value) is float and encode_intent(intent) != payload):
-                    return None
-        canonical = without_address(intent)
+        read = _read_whole(payload) if files is None else _read_around(payload, files)
+        if read is None:
+            return None
+        intent, canonical = read
         length = len(canonical)
         for name, beside in _ADDRESS:
             value = getattr(intent, name)
@@ -140,9 +154,33 @@ def _in_own_spelling(payload: bytes, *, depth_max: int) -> tuple[Append, str] | 
                 length += beside + len(msgspec.json.encode(value))
         if length != len(payload):
             return None
-        return intent, digest_of(intent) if spells_out_defaults(intent) else digest_in(canonical)
+        if not spells_out_defaults(intent):
+            return intent, digest_in(canonical)
+        return (intent, digest_of(intent)) if files is None else None
     except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError):
         return None
+
+
+def _read_whole(payload: bytes) -> tuple[Append, bytes] | None:
+    """An append, and its JSON `without_address`. None where a partition has a value that needs a closer look."""
+    intent = _APPEND.decode(payload)
+    for file in intent.data_files:
+        for value in file.partition:
+            if not _is_plain(value) or (type(value) is float and encode_intent(intent) != payload):
+                return None
+    return intent, without_address(intent)
+
+
+def _read_around(payload: bytes, files: FilesRead) -> tuple[Append, bytes] | None:
+    """As `_read_whole`, of an append whose data files have been read."""
+    intent = _APPEND.decode(b"%b[]%b" % (payload[: files.start], payload[files.end :]))
+    if intent.data_files:  # named twice
+        return None
+    # Nobody else has seen the intent yet.
+    msgspec.structs.force_setattr(intent, "data_files", msgspec.Raw(files.canonical))
+    canonical = without_address(intent)
+    msgspec.structs.force_setattr(intent, "data_files", files.files)
+    return intent, canonical
 
 
 def _is_plain(value: Any) -> bool:

@@ -19,6 +19,7 @@ from firn.coordinator.intake.intent_reader import IntentReader
 from firn.coordinator.intake.lost_entries import LostEntries
 from firn.coordinator.intake.page_size import PageSize
 from firn.coordinator.intake.quarantine import Quarantine
+from firn.coordinator.intake.read_appends import Rules, read_intent
 from firn.coordinator.intake.set_aside import SetAside
 from firn.coordinator.lanes.lanes import Lanes
 from firn.coordinator.metrics import Metrics
@@ -26,7 +27,7 @@ from firn.coordinator.outcomes.publish import Publisher
 from firn.coordinator.pending import Pending
 from firn.coordinator.replay.decision import Refused
 from firn.model.errors import FirnError, InvalidIntent
-from firn.model.intent_codec import DecodedIntent, check_age, decode_intent
+from firn.model.intent_codec import DecodedIntent, check_age
 from firn.model.limits import Limits
 from firn.model.sharding import shard_of
 from firn.storage.intent_streams import Entry, IntentStreams, SharedSettings
@@ -87,7 +88,6 @@ class Intake:
         reader: IntentReader | None = None,
     ) -> None:
         self._streams = streams
-        self._reply_prefix = streams.names.replies
         self._lanes = lanes
         self._publisher = publisher
         self._consumer = consumer
@@ -95,6 +95,7 @@ class Intake:
         self._owned = owned
         self._metrics = metrics
         self._limits = limits
+        self._rules = Rules(limits, streams.names.replies)
         self._reader = reader
         self.announcement = msgspec.json.encode(SharedSettings(shards=shards))
         self._backlogs: dict[int, Backlog] = {}
@@ -374,7 +375,7 @@ class Intake:
                 rule="malformed-entry",
                 hint="XADD <stream> * intent '<json>'",
             )
-        return decode_intent(entry.payload, limits=self._limits, reply_prefix=self._reply_prefix)
+        return read_intent(entry.payload, self._rules)
 
     def _verdict(self, entry: Entry, decoded: DecodedIntent, entry_ms: int) -> Refused | None:
         """What is wrong with a well-formed intent before its table is looked at. A repeat is answered all the same."""

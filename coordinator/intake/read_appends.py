@@ -1,21 +1,23 @@
-"""Appends as a process of their own reads them, and what it and its daemon say to each other.
+"""Appends as they are read quickly, by the daemon or by a process beside it, and what the two say to each other.
 
-Only appends in the clients' own spelling with which nothing is wrong are read there; everything else is sent back
-unread, so that there is one place that says what is wrong with an intent. See `firn.coordinator.intake.intent_reader`.
+Only appends in the clients' own spelling with which nothing is wrong are read so; everything else goes to
+`decode_intent`, in the daemon, so that there is one place that says what is wrong with an intent. See
+`firn.coordinator.intake.intent_reader`.
 """
 
 from __future__ import annotations
 
 import mmap
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, cast
 
 import msgspec
 
 from firn.model.errors import FirnError
 from firn.model.intent import Append, spells_out_defaults
-from firn.model.intent_codec import DecodedIntent, decode_own_append
+from firn.model.intent_codec import DecodedIntent, decode_intent, decode_own_append
 from firn.model.limits import Limits
+from firn.storage.wire_files import read_files
 from firn.storage.wire_metrics import EncodedFile, encoded_file
 
 SPARE_BYTES: Final = 128
@@ -62,8 +64,35 @@ _ENCODER: Final = msgspec.msgpack.Encoder()
 _DECODER: Final = msgspec.msgpack.Decoder(list[ReadAppend | None])
 
 
+def read_intent(payload: bytes, rules: Rules) -> DecodedIntent:
+    """Any intent; an append in a client's own spelling by compiled code, if it is there. Raises as `decode_intent`."""
+    return _read_quickly(payload, rules) or decode_intent(payload, limits=rules.limits, reply_prefix=rules.reply_prefix)
+
+
 def read_append(payload: bytes, rules: Rules) -> ReadAppend | None:
     """The append, None for anything else and where anything is wrong."""
+    decoded = _read_quickly(payload, rules)
+    if decoded is None:
+        decoded = _read_with_encoded_files(payload, rules)
+    if decoded is None or not isinstance(decoded.intent, Append):
+        return None
+    files = cast("tuple[EncodedFile, ...]", decoded.intent.data_files)
+    return ReadAppend(msgspec.structs.replace(decoded.intent, data_files=()), files, decoded.digest)
+
+
+def _read_quickly(payload: bytes, rules: Rules) -> DecodedIntent | None:
+    """An append that compiled code knows, with `EncodedFile`s; None for anything else and where anything is wrong."""
+    files = read_files(payload) if len(payload) <= rules.limits.intent_bytes_max else None
+    if files is None:
+        return None
+    try:
+        return decode_own_append(payload, limits=rules.limits, reply_prefix=rules.reply_prefix, files=files)
+    except FirnError:
+        return None
+
+
+def _read_with_encoded_files(payload: bytes, rules: Rules) -> DecodedIntent | None:
+    """The same without compiled code."""
     try:
         decoded = decode_own_append(payload, limits=rules.limits, reply_prefix=rules.reply_prefix)
         if decoded is None or not isinstance(decoded.intent, Append) or spells_out_defaults(decoded.intent):
@@ -71,7 +100,7 @@ def read_append(payload: bytes, rules: Rules) -> ReadAppend | None:
         files = tuple(map(encoded_file, decoded.intent.data_files))
     except FirnError:
         return None
-    return ReadAppend(msgspec.structs.replace(decoded.intent, data_files=()), files, decoded.digest)
+    return msgspec.structs.replace(decoded, intent=msgspec.structs.replace(decoded.intent, data_files=files))
 
 
 def read_page(page: Page, memory: mmap.mmap, rules: Rules) -> int | None:

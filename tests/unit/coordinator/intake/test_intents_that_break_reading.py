@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from firn.model.intent_codec import decode_intent
+from firn.coordinator.intake.read_appends import Rules, read_intent
+from firn.model.intent_codec import DecodedIntent
 from firn.model.outcome import Committed, Rejected
 from firn.model.sharding import shard_of
 from tests.unit.coordinator.workbench import Workbench, append, create
@@ -21,12 +22,12 @@ def breaks(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Have the reading of what says so fail, as it does where memory runs out."""
 
     def with_error(error: type[Exception]) -> None:
-        def decode(payload: bytes, **settings: Any) -> Any:
+        def read(payload: bytes, rules: Rules) -> DecodedIntent:
             if b'"breaks"' in payload:
                 raise error
-            return decode_intent(payload, **settings)
+            return read_intent(payload, rules)
 
-        monkeypatch.setattr("firn.coordinator.intake.intake.decode_intent", decode)
+        monkeypatch.setattr("firn.coordinator.intake.intake.read_intent", read)
 
     return with_error
 

@@ -1,0 +1,1 @@
+"""What is compiled: each module does what one beside this package does without it."""

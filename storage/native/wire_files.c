@@ -1,0 +1,640 @@
+/* The data files of an append, straight from the JSON of the wire to what a manifest has of them.
+ *
+ * Read is only what `firn.model.intent.encode_intent` spells, member by member in its order, and of that only what most
+ * files have. Whatever else comes is no error here: the answer is None, and firn.storage.wire_files, in Python, reads it
+ * and says what is wrong. So this need not know every rule, but what it accepts must be right, to the byte: tests
+ * compare the two.
+ *
+ * Texts are read between two pointers and never beyond; nothing is kept between calls.
+ */
+
+#define PY_SSIZE_T_CLEAN
+#define Py_LIMITED_API 0x030B0000
+#include <Python.h>
+
+#include <stdint.h>
+#include <string.h>
+
+typedef struct {
+    const unsigned char *at;
+    const unsigned char *end;
+} Text;
+
+typedef struct {
+    const unsigned char *start;
+    Py_ssize_t size;
+} Span;
+
+/* The members of a data file that are read here, in the order in which they are spelled. */
+enum {
+    FILE_PATH,
+    FILE_FORMAT,
+    SPEC_ID,
+    PARTITION,
+    RECORD_COUNT,
+    FILE_SIZE,
+    COLUMN_SIZES,
+    VALUE_COUNTS,
+    NULL_VALUE_COUNTS,
+    NAN_VALUE_COUNTS,
+    LOWER_BOUNDS,
+    UPPER_BOUNDS,
+    SPLIT_OFFSETS,
+    SORT_ORDER_ID,
+    ENCODED,
+    MEMBERS
+};
+
+/* The same in the order of their names, in which the digest is taken. */
+static const int SORTED[MEMBERS] = {
+    COLUMN_SIZES, ENCODED,   FILE_FORMAT,  FILE_PATH,     FILE_SIZE, LOWER_BOUNDS,  NAN_VALUE_COUNTS, NULL_VALUE_COUNTS,
+    PARTITION,    RECORD_COUNT, SORT_ORDER_ID, SPEC_ID, SPLIT_OFFSETS, UPPER_BOUNDS, VALUE_COUNTS,
+};
+
+#define PATH_MAX_BYTES 4096
+#define BOUND_MAX_BYTES 255
+#define ID_MAX 0x7fffffffLL
+#define COLUMNS_MAX 4096
+#define PARTITION_MAX 64
+#define VARINT_MAX_BYTES 10
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * Spelling */
+
+static int literal(Text *text, const char *expected, size_t size)
+{
+    if ((size_t)(text->end - text->at) < size || memcmp(text->at, expected, size) != 0)
+        return 0;
+    text->at += size;
+    return 1;
+}
+
+#define LITERAL(text, expected) literal(text, expected, sizeof(expected) - 1)
+
+static int sign(Text *text, unsigned char expected)
+{
+    if (text->at >= text->end || *text->at != expected)
+        return 0;
+    text->at++;
+    return 1;
+}
+
+/* A number that is not negative, in its shortest spelling. */
+static int natural(Text *text, int64_t *value)
+{
+    const unsigned char *at = text->at, *end = text->end;
+    uint64_t number = 0;
+    if (at >= end || *at < '0' || *at > '9')
+        return 0;
+    if (*at == '0') {
+        text->at = at + 1;
+        *value = 0;
+        return 1; /* a digit behind it fits nothing that may follow */
+    }
+    for (; at < end && *at >= '0' && *at <= '9'; at++) {
+        unsigned digit = (unsigned)(*at - '0');
+        if (number > ((uint64_t)INT64_MAX - digit) / 10)
+            return 0;
+        number = number * 10 + digit;
+    }
+    text->at = at;
+    *value = (int64_t)number;
+    return 1;
+}
+
+/* A string of printable ASCII in which nothing is escaped; the span is what stands between its quotes. */
+static int plain_string(Text *text, Span *span)
+{
+    const unsigned char *at = text->at, *end = text->end;
+    if (at >= end || *at != '"')
+        return 0;
+    span->start = ++at;
+    while (at < end && *at >= 0x20 && *at < 0x7f && *at != '"' && *at != '\\')
+        at++;
+    if (at >= end || *at != '"')
+        return 0;
+    span->size = at - span->start;
+    text->at = at + 1;
+    return 1;
+}
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * Avro */
+
+/* A long that is not negative: doubled by zigzag, then in groups of seven bits. */
+static unsigned char *put_long(unsigned char *out, int64_t value)
+{
+    uint64_t rest = (uint64_t)value << 1;
+    while (rest >= 0x80) {
+        *out++ = (unsigned char)(rest | 0x80);
+        rest >>= 7;
+    }
+    *out++ = (unsigned char)rest;
+    return out;
+}
+
+static const signed char HALVES[256] = {
+    ['0'] = 1,  ['1'] = 2,  ['2'] = 3,  ['3'] = 4,  ['4'] = 5,  ['5'] = 6,  ['6'] = 7,  ['7'] = 8,
+    ['8'] = 9,  ['9'] = 10, ['a'] = 11, ['b'] = 12, ['c'] = 13, ['d'] = 14, ['e'] = 15, ['f'] = 16,
+    ['A'] = 11, ['B'] = 12, ['C'] = 13, ['D'] = 14, ['E'] = 15, ['F'] = 16,
+};
+
+/* The ids of a map's columns: rising, which makes them different. Their number, 0 where that is not so. */
+static Py_ssize_t columns(Text *text, int64_t *ids)
+{
+    Py_ssize_t count = 0;
+    int64_t before = -1;
+    if (!LITERAL(text, "{\"keys\":["))
+        return 0;
+    do {
+        if (count == COLUMNS_MAX || !natural(text, &ids[count]) || ids[count] > ID_MAX || ids[count] <= before)
+            return 0;
+        before = ids[count++];
+    } while (sign(text, ','));
+    return LITERAL(text, "],\"values\":[") ? count : 0;
+}
+
+/* A map of counts, or of bounds in hexadecimal, as Avro has it. Where it ends, NULL for one that is not like most.
+ *
+ * `out` has room for as many bytes as `room_for` says of the text. */
+static unsigned char *map(Text *text, unsigned char *out, int64_t *ids, int bounds)
+{
+    Py_ssize_t count = columns(text, ids);
+    if (count == 0)
+        return NULL;
+    *out++ = 2;
+    out = put_long(out, count);
+    for (Py_ssize_t n = 0; n < count; n++) {
+        if (n > 0 && !sign(text, ','))
+            return NULL;
+        out = put_long(out, ids[n]);
+        if (bounds) {
+            Span hex;
+            if (!plain_string(text, &hex) || hex.size % 2 || hex.size > 2 * BOUND_MAX_BYTES)
+                return NULL;
+            out = put_long(out, hex.size / 2);
+            for (Py_ssize_t i = 0; i < hex.size; i += 2) {
+                int high = HALVES[hex.start[i]], low = HALVES[hex.start[i + 1]];
+                if (high == 0 || low == 0)
+                    return NULL;
+                *out++ = (unsigned char)((high - 1) << 4 | (low - 1));
+            }
+        } else {
+            int64_t value;
+            if (!natural(text, &value))
+                return NULL;
+            out = put_long(out, value);
+        }
+    }
+    *out++ = 0;
+    return LITERAL(text, "]}") ? out : NULL;
+}
+
+static unsigned char *offsets(Text *text, unsigned char *out)
+{
+    const unsigned char *first = text->at + 1;
+    Py_ssize_t count = 1;
+    if (!sign(text, '['))
+        return NULL;
+    for (const unsigned char *at = first; at < text->end && *at != ']'; at++)
+        count += *at == ',';
+    *out++ = 2;
+    out = put_long(out, count);
+    do {
+        int64_t value;
+        if (!natural(text, &value))
+            return NULL;
+        out = put_long(out, value);
+    } while (sign(text, ','));
+    *out++ = 0;
+    return sign(text, ']') ? out : NULL;
+}
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * A file */
+
+static const char *const NAMES[MEMBERS] = {
+    "\"file-path\":",          "\"file-format\":",     "\"spec-id\":",           "\"partition\":",
+    "\"record-count\":",       "\"file-size-in-bytes\":", "\"column-sizes\":",   "\"value-counts\":",
+    "\"null-value-counts\":",  "\"nan-value-counts\":", "\"lower-bounds\":",     "\"upper-bounds\":",
+    "\"split-offsets\":",      "\"sort-order-id\":",    "\"encoded\":",
+};
+
+static const unsigned char NAME_SIZES[MEMBERS] = {12, 14, 10, 12, 15, 21, 15, 15, 20, 19, 15, 15, 16, 16, 10};
+
+typedef struct {
+    Span members[MEMBERS]; /* each with its name; size 0 for one that is not there */
+    Span path;
+    Span format;
+    int64_t spec_id, record_count, file_size;
+    PyObject *partition;
+    PyObject *encoded;
+} File;
+
+/* Whether the next member is this one: then the text is behind its name. */
+static int member(Text *text, File *file, int which, int *first)
+{
+    Text ahead = *text;
+    if (!*first && !sign(&ahead, ','))
+        return 0;
+    if (!literal(&ahead, NAMES[which], NAME_SIZES[which]))
+        return 0;
+    file->members[which].start = ahead.at - NAME_SIZES[which];
+    *first = 0;
+    *text = ahead;
+    return 1;
+}
+
+static void ends(Text *text, File *file, int which)
+{
+    file->members[which].size = text->at - file->members[which].start;
+}
+
+static PyObject *partition_value(Text *text)
+{
+    Span span;
+    if (text->at >= text->end)
+        return NULL;
+    switch (*text->at) {
+    case '"':
+        return plain_string(text, &span) ? PyUnicode_FromStringAndSize((const char *)span.start, span.size) : NULL;
+    case 'n':
+        return LITERAL(text, "null") ? Py_NewRef(Py_None) : NULL;
+    case 't':
+        return LITERAL(text, "true") ? PyBool_FromLong(1) : NULL;
+    case 'f':
+        return LITERAL(text, "false") ? PyBool_FromLong(0) : NULL;
+    default: {
+        int negative = sign(text, '-');
+        int64_t value;
+        if (!natural(text, &value) || (negative && value == 0))
+            return NULL;
+        return PyLong_FromLongLong(negative ? -value : value);
+    }
+    }
+}
+
+static PyObject *partition(Text *text)
+{
+    PyObject *values[PARTITION_MAX], *tuple = NULL;
+    Py_ssize_t count = 0;
+    int fits = sign(text, '[');
+    while (fits && count < PARTITION_MAX) {
+        values[count] = partition_value(text);
+        if (values[count] == NULL) {
+            fits = 0;
+            break;
+        }
+        count++;
+        if (!sign(text, ','))
+            break;
+    }
+    fits = fits && sign(text, ']');
+    if (fits)
+        tuple = PyTuple_New(count);
+    for (Py_ssize_t n = 0; n < count; n++) {
+        if (tuple != NULL)
+            PyTuple_SetItem(tuple, n, values[n]);
+        else
+            Py_DECREF(values[n]);
+    }
+    return tuple;
+}
+
+/* The metrics, from column sizes to sort order, as the fields 108 to 140 of Avro's record. */
+static unsigned char *metrics(Text *text, File *file, unsigned char *out, int64_t *ids)
+{
+    int first = 0; /* other members stand before them */
+    for (int which = COLUMN_SIZES; which <= UPPER_BOUNDS; which++) {
+        if (!member(text, file, which, &first)) {
+            *out++ = 0;
+            continue;
+        }
+        out = map(text, out, ids, which >= LOWER_BOUNDS);
+        if (out == NULL)
+            return NULL;
+        ends(text, file, which);
+    }
+    *out++ = 0; /* key metadata */
+    if (member(text, file, SPLIT_OFFSETS, &first)) {
+        out = offsets(text, out);
+        if (out == NULL)
+            return NULL;
+        ends(text, file, SPLIT_OFFSETS);
+    } else {
+        *out++ = 0;
+    }
+    *out++ = 0; /* equality ids */
+    if (member(text, file, SORT_ORDER_ID, &first)) {
+        int64_t value;
+        if (!natural(text, &value) || value > ID_MAX)
+            return NULL;
+        *out++ = 2;
+        out = put_long(out, value);
+        ends(text, file, SORT_ORDER_ID);
+    } else {
+        *out++ = 0;
+    }
+    return out;
+}
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * Metrics that came encoded */
+
+static int varint(Text *bytes, int64_t most, int64_t *value)
+{
+    uint64_t raw = 0;
+    int shift = 0;
+    for (int n = 0; n < VARINT_MAX_BYTES; n++, shift += 7) {
+        if (bytes->at >= bytes->end)
+            return 0;
+        unsigned char byte = *bytes->at++;
+        if (n == VARINT_MAX_BYTES - 1 && byte > 1)
+            return 0; /* more than 64 bits */
+        raw |= (uint64_t)(byte & 0x7f) << shift;
+        if (byte < 0x80) {
+            if (raw & 1)
+                return 0; /* negative */
+            *value = (int64_t)(raw >> 1);
+            return *value <= most;
+        }
+    }
+    return 0;
+}
+
+/* Whether an optional value is there: 1 or 0, -1 where that is said in another way. */
+static int some(Text *bytes)
+{
+    if (sign(bytes, 0))
+        return 0;
+    return sign(bytes, 2) ? 1 : -1;
+}
+
+static int skip_bytes(Text *bytes, int64_t most)
+{
+    int64_t size;
+    if (!varint(bytes, most, &size) || size > bytes->end - bytes->at)
+        return 0;
+    bytes->at += size;
+    return 1;
+}
+
+/* An optional array in one block, or empty. */
+static int skip_list(Text *bytes, int ids, int counts, int bounds)
+{
+    int64_t count, value;
+    int there = some(bytes);
+    if (there < 1)
+        return there == 0;
+    if (!varint(bytes, ID_MAX, &count))
+        return 0;
+    if (count == 0)
+        return 1;
+    while (count-- > 0) {
+        if (ids && !varint(bytes, ID_MAX, &value))
+            return 0;
+        if (counts && !varint(bytes, INT64_MAX, &value))
+            return 0;
+        if (bounds && !skip_bytes(bytes, 64 * 1024))
+            return 0;
+    }
+    return sign(bytes, 0);
+}
+
+/* Whether these are metrics as a manifest has them, laid out like most. */
+static int are_metrics(const unsigned char *start, Py_ssize_t size)
+{
+    Text bytes = {start, start + size};
+    int64_t value;
+    for (int n = 0; n < 4; n++)
+        if (!skip_list(&bytes, 1, 1, 0))
+            return 0;
+    for (int n = 0; n < 2; n++)
+        if (!skip_list(&bytes, 1, 0, 1))
+            return 0;
+    int there = some(&bytes); /* key metadata */
+    if (there < 0 || (there && !skip_bytes(&bytes, ID_MAX)))
+        return 0;
+    if (!skip_list(&bytes, 0, 1, 0) || !sign(&bytes, 0)) /* split offsets; no equality ids */
+        return 0;
+    there = some(&bytes); /* sort order */
+    if (there < 0 || (there && !varint(&bytes, ID_MAX, &value)))
+        return 0;
+    return bytes.at == bytes.end;
+}
+
+static int sextet(unsigned char sign)
+{
+    if (sign >= 'A' && sign <= 'Z')
+        return sign - 'A';
+    if (sign >= 'a' && sign <= 'z')
+        return sign - 'a' + 26;
+    if (sign >= '0' && sign <= '9')
+        return sign - '0' + 52;
+    return sign == '+' ? 62 : sign == '/' ? 63 : -1;
+}
+
+/* Base64 with all its padding and no bits to spare, which is its only spelling. Where it ends, NULL for another. */
+static unsigned char *decode_base64(Span text, unsigned char *out)
+{
+    if (text.size == 0 || text.size % 4)
+        return NULL;
+    Py_ssize_t padding = text.start[text.size - 1] != '=' ? 0 : text.start[text.size - 2] != '=' ? 1 : 2;
+    for (Py_ssize_t at = 0; at < text.size; at += 4) {
+        Py_ssize_t signs = at + 4 == text.size ? 4 - padding : 4;
+        uint32_t bits = 0;
+        for (Py_ssize_t n = 0; n < 4; n++) {
+            int six = n < signs ? sextet(text.start[at + n]) : 0;
+            if (six < 0)
+                return NULL;
+            bits = bits << 6 | (uint32_t)six;
+        }
+        *out++ = (unsigned char)(bits >> 16);
+        if (signs > 2)
+            *out++ = (unsigned char)(bits >> 8);
+        if (signs > 3)
+            *out++ = (unsigned char)bits;
+        if ((signs == 2 && bits & 0xffff) || (signs == 3 && bits & 0xff))
+            return NULL;
+    }
+    return out;
+}
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * The list of files */
+
+static int is_format(Span format)
+{
+    return (format.size == 7 && memcmp(format.start, "parquet", 7) == 0) ||
+           (format.size == 3 && (memcmp(format.start, "orc", 3) == 0)) ||
+           (format.size == 4 && memcmp(format.start, "avro", 4) == 0);
+}
+
+static int number_member(Text *text, File *file, int which, int *first, int64_t most, int64_t *value)
+{
+    if (!member(text, file, which, first) || !natural(text, value) || *value > most)
+        return 0;
+    ends(text, file, which);
+    return 1;
+}
+
+/* One file. `out` is room for its metrics, `ids` for the columns of a map. Its objects are the caller's to release. */
+static int read_file(Text *text, File *file, unsigned char *out, int64_t *ids)
+{
+    int first = 1;
+    if (!sign(text, '{') || !member(text, file, FILE_PATH, &first) || !plain_string(text, &file->path))
+        return 0;
+    if (file->path.size == 0 || file->path.size > PATH_MAX_BYTES)
+        return 0;
+    ends(text, file, FILE_PATH);
+    if (!member(text, file, FILE_FORMAT, &first) || !plain_string(text, &file->format) || !is_format(file->format))
+        return 0;
+    ends(text, file, FILE_FORMAT);
+    if (!number_member(text, file, SPEC_ID, &first, ID_MAX, &file->spec_id))
+        return 0;
+    if (member(text, file, PARTITION, &first)) {
+        file->partition = partition(text);
+        if (file->partition == NULL)
+            return 0;
+        ends(text, file, PARTITION);
+    } else {
+        file->partition = PyTuple_New(0);
+        if (file->partition == NULL)
+            return 0;
+    }
+    if (!number_member(text, file, RECORD_COUNT, &first, INT64_MAX, &file->record_count) ||
+        !number_member(text, file, FILE_SIZE, &first, INT64_MAX, &file->file_size))
+        return 0;
+    Text before = *text;
+    unsigned char *end;
+    if (member(text, file, ENCODED, &first)) {
+        Span base64;
+        if (!plain_string(text, &base64))
+            return 0;
+        end = decode_base64(base64, out);
+        if (end == NULL || !are_metrics(out, end - out))
+            return 0;
+        ends(text, file, ENCODED);
+    } else {
+        *text = before;
+        end = metrics(text, file, out, ids);
+        if (end == NULL)
+            return 0;
+    }
+    if (!sign(text, '}'))
+        return 0;
+    file->encoded = PyBytes_FromStringAndSize((const char *)out, end - out);
+    return file->encoded != NULL;
+}
+
+/* The members in the order of their names, as the digest has them. */
+static unsigned char *sorted(const File *file, unsigned char *out)
+{
+    const char *before = "{";
+    for (int n = 0; n < MEMBERS; n++) {
+        const Span *span = &file->members[SORTED[n]];
+        if (span->size == 0)
+            continue;
+        *out++ = (unsigned char)*before;
+        before = ",";
+        memcpy(out, span->start, (size_t)span->size);
+        out += span->size;
+    }
+    *out++ = '}';
+    return out;
+}
+
+static PyObject *described(const File *file)
+{
+    return Py_BuildValue(
+        "(s#s#LOLLO)", (const char *)file->path.start, file->path.size, (const char *)file->format.start,
+        file->format.size, (long long)file->spec_id, file->partition, (long long)file->record_count,
+        (long long)file->file_size, file->encoded);
+}
+
+/* Reads files until the list ends. `text` is behind its bracket; `canonical` and `out` have room for as much as it. */
+static int read_list(Text *text, PyObject *files, unsigned char **canonical, unsigned char *out, int64_t *ids)
+{
+    *(*canonical)++ = '[';
+    for (;;) {
+        File file = {0};
+        PyObject *described_file = NULL;
+        int fits = read_file(text, &file, out, ids);
+        if (fits) {
+            *canonical = sorted(&file, *canonical);
+            described_file = described(&file);
+        }
+        Py_XDECREF(file.partition);
+        Py_XDECREF(file.encoded);
+        if (described_file == NULL)
+            return 0;
+        int failed = PyList_Append(files, described_file);
+        Py_DECREF(described_file);
+        if (failed)
+            return 0;
+        if (sign(text, ',')) {
+            *(*canonical)++ = ',';
+            continue;
+        }
+        *(*canonical)++ = ']';
+        return sign(text, ']');
+    }
+}
+
+PyDoc_STRVAR(read_doc, "read(payload, start, /)\n--\n\n"
+    "The data files of the list in `payload` whose first file begins at `start`, behind the bracket.\n\n"
+    "Returns where the list ends, its text with the members of each file sorted by name, and of each file its location,\n"
+    "format, spec id, partition, rows, bytes and metrics (`ContentFile.encoded`). None where anything is not spelled as\n"
+    "`encode_intent` spells it, is wrong, or is not like most.");
+
+static PyObject *wire_files_read(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    PyObject *payload, *files = NULL, *answer = NULL;
+    Py_ssize_t start, size;
+    char *content;
+    if (!PyArg_ParseTuple(args, "Sn:read", &payload, &start) ||
+        PyBytes_AsStringAndSize(payload, &content, &size) < 0)
+        return NULL;
+    if (start < 0 || start > size) {
+        PyErr_SetString(PyExc_ValueError, "start is outside the payload");
+        return NULL;
+    }
+    Text text = {(const unsigned char *)content + start, (const unsigned char *)content + size};
+    size_t room = (size_t)(size - start) + 2 * MEMBERS + 2 * VARINT_MAX_BYTES;
+    /* Room for the ids of a map's columns, then for the list and for the metrics of one file. */
+    int64_t *ids = PyMem_Malloc(COLUMNS_MAX * sizeof(int64_t) + 2 * room);
+    if (ids == NULL)
+        return PyErr_NoMemory();
+    unsigned char *canonical = (unsigned char *)(ids + COLUMNS_MAX), *end = canonical;
+    files = PyList_New(0);
+    if (files != NULL && read_list(&text, files, &end, canonical + room, ids))
+        answer = Py_BuildValue(
+            "(ny#O)", (Py_ssize_t)(text.at - (const unsigned char *)content), (const char *)canonical,
+            (Py_ssize_t)(end - canonical), files);
+    PyMem_Free(ids);
+    Py_XDECREF(files);
+    if (answer == NULL && !PyErr_Occurred())
+        Py_RETURN_NONE;
+    return answer;
+}
+
+static PyMethodDef methods[] = {
+    {"read", wire_files_read, METH_VARARGS, read_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyModuleDef_Slot slots[] = {{0, NULL}};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "firn.storage.native.wire_files",
+    .m_doc = "The data files of an append, from the JSON of the wire to what a manifest has of them.",
+    .m_size = 0,
+    .m_methods = methods,
+    .m_slots = slots,
+};
+
+PyMODINIT_FUNC PyInit_wire_files(void)
+{
+    return PyModuleDef_Init(&definition);
+}

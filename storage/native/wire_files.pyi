@@ -1,0 +1,7 @@
+from typing import Any
+
+from firn.model.datafile import FileFormat
+
+def read(
+    payload: bytes, start: int, /
+) -> tuple[int, bytes, list[tuple[str, FileFormat, int, tuple[Any, ...], int, int, bytes]]] | None: ...
