@@ -154,9 +154,7 @@ static Py_ssize_t columns(Text *text, int64_t *ids)
     return LITERAL(text, "],\"values\":[") ? count : 0;
 }
 
-/* A map of counts, or of bounds in hexadecimal, as Avro has it. Where it ends, NULL for one that is not like most.
- *
- * `out` has room for as many bytes as `room_for` says of the text. */
+/* A map of counts, or of bounds in hexadecimal, as Avro has it. Where it ends, NULL for one that is not like most. */
 static unsigned char *map(Text *text, unsigned char *out, int64_t *ids, int bounds)
 {
     Py_ssize_t count = columns(text, ids);
@@ -192,11 +190,10 @@ static unsigned char *map(Text *text, unsigned char *out, int64_t *ids, int boun
 
 static unsigned char *offsets(Text *text, unsigned char *out)
 {
-    const unsigned char *first = text->at + 1;
     Py_ssize_t count = 1;
     if (!sign(text, '['))
         return NULL;
-    for (const unsigned char *at = first; at < text->end && *at != ']'; at++)
+    for (const unsigned char *at = text->at; at < text->end && *at != ']'; at++)
         count += *at == ',';
     *out++ = 2;
     out = put_long(out, count);
@@ -278,19 +275,12 @@ static PyObject *partition(Text *text)
 {
     PyObject *values[PARTITION_MAX], *tuple = NULL;
     Py_ssize_t count = 0;
-    int fits = sign(text, '[');
-    while (fits && count < PARTITION_MAX) {
-        values[count] = partition_value(text);
-        if (values[count] == NULL) {
-            fits = 0;
-            break;
-        }
+    int more = sign(text, '[');
+    while (more && count < PARTITION_MAX && (values[count] = partition_value(text)) != NULL) {
         count++;
-        if (!sign(text, ','))
-            break;
+        more = sign(text, ',');
     }
-    fits = fits && sign(text, ']');
-    if (fits)
+    if (count > 0 && !more && sign(text, ']'))
         tuple = PyTuple_New(count);
     for (Py_ssize_t n = 0; n < count; n++) {
         if (tuple != NULL)
@@ -423,15 +413,15 @@ static int are_metrics(const unsigned char *start, Py_ssize_t size)
     return bytes.at == bytes.end;
 }
 
-static int sextet(unsigned char sign)
+static int sextet(unsigned char letter)
 {
-    if (sign >= 'A' && sign <= 'Z')
-        return sign - 'A';
-    if (sign >= 'a' && sign <= 'z')
-        return sign - 'a' + 26;
-    if (sign >= '0' && sign <= '9')
-        return sign - '0' + 52;
-    return sign == '+' ? 62 : sign == '/' ? 63 : -1;
+    if (letter >= 'A' && letter <= 'Z')
+        return letter - 'A';
+    if (letter >= 'a' && letter <= 'z')
+        return letter - 'a' + 26;
+    if (letter >= '0' && letter <= '9')
+        return letter - '0' + 52;
+    return letter == '+' ? 62 : letter == '/' ? 63 : -1;
 }
 
 /* Base64 with all its padding and no bits to spare, which is its only spelling. Where it ends, NULL for another. */
@@ -600,6 +590,11 @@ static PyObject *wire_files_read(PyObject *Py_UNUSED(module), PyObject *args)
         return NULL;
     }
     Text text = {(const unsigned char *)content + start, (const unsigned char *)content + size};
+    if (size - start > PY_SSIZE_T_MAX / 4)
+        Py_RETURN_NONE; /* twice as much, and a little, is still a size */
+    /* Nothing takes more bytes than the text it was read from: a number at most one for each digit; a bound one for two
+     * digits, and as many as it has quotes for its size; what stands around a list, fewer than its name. Beyond that
+     * there are a byte for each member that is not there, and brackets. */
     size_t room = (size_t)(size - start) + 2 * MEMBERS + 2 * VARINT_MAX_BYTES;
     /* Room for the ids of a map's columns, then for the list and for the metrics of one file. */
     int64_t *ids = PyMem_Malloc(COLUMNS_MAX * sizeof(int64_t) + 2 * room);

@@ -2,60 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from firn.coordinator.client.encoded_files import with_encoded_metrics
-from firn.coordinator.intake.read_appends import Rules, read_intent
-from firn.model.errors import InvalidInput, InvalidIntent
-from firn.model.identifiers import uuid7
-from firn.model.intent import Append, ContentFile, CountMap, ValueMap, encode_intent
-from firn.model.intent_codec import DecodedIntent, decode_intent
-from firn.model.limits import Limits
+from firn.model.intent import ContentFile, ValueMap
 from firn.storage.wire_files import IS_COMPILED, read_files
-from firn.storage.wire_metrics import EncodedFile, encoded_file
+from firn.storage.wire_metrics import encoded_file
+from tests.unit.storage.read_twice import BARE, FILE, around, by_both, by_python, spelled
 
 pytestmark = pytest.mark.skipif(not IS_COMPILED, reason="firn was installed without a C compiler: nothing is compiled")
-
-RULES = Rules(Limits(), "firn:replies:")
-ID = uuid7(now_ms=1_760_000_000_000, entropy=bytes(10))
-FILE = ContentFile(
-    file_path="/wh/t/a.parquet", file_format="parquet", spec_id=3, partition=(1, "x", None, True, False, -7),
-    record_count=3, file_size_in_bytes=2**63 - 1, column_sizes=CountMap((0, 2, 2**31 - 1), (0, 127, 2**63 - 1)),
-    value_counts=CountMap((1,), (64,)), null_value_counts=CountMap((1,), (0,)), nan_value_counts=CountMap((1,), (1,)),
-    lower_bounds=ValueMap((1, 2), ("00ff", "")), upper_bounds=ValueMap((1,), ("aB" * 255,)), split_offsets=(4, 9),
-    sort_order_id=1,
-)  # fmt: skip
-BARE = ContentFile(file_path="b", file_format="orc", spec_id=0, record_count=0, file_size_in_bytes=0)
-APPEND = Append(intent_id=ID, table="db.t", data_files=(FILE,), reply_to="firn:replies:a")
-
-
-def spelled(*files: ContentFile, **changes: Any) -> bytes:
-    return encode_intent(replace(APPEND, data_files=files, **changes))
-
-
-def outcome(read: Callable[[bytes], DecodedIntent], payload: bytes) -> object:
-    """What is read, with its metrics as bytes, or what is wrong."""
-    try:
-        found = read(payload)
-        assert isinstance(found.intent, Append)
-        files = [file if isinstance(file, EncodedFile) else encoded_file(file) for file in found.intent.data_files]
-    except (InvalidIntent, InvalidInput) as error:
-        return str(error)
-    return replace(found, intent=replace(found.intent, data_files=tuple(files)))
-
-
-def by_python(payload: bytes) -> object:
-    return outcome(partial(decode_intent, limits=Limits()), payload)
-
-
-def by_both(payload: bytes) -> object:
-    """What is read wherever there is compiled code."""
-    return outcome(partial(read_intent, rules=RULES), payload)
 
 
 @pytest.mark.parametrize(
@@ -111,3 +69,182 @@ def test_whatever_befalls_a_byte_both_read_the_same() -> None:
 def test_every_beginning_of_a_payload_is_read_to_its_end_at_most() -> None:
     for end in range(len(PLAIN)):
         assert by_both(PLAIN[:end]) == by_python(PLAIN[:end])
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# How far it goes
+
+
+def bare(*, path: str = "b", spec: str = "0", partition: str = "", rows: str = "0", more: str = "") -> str:
+    """A file's text; `partition` and `more` are members."""
+    return (
+        f'{{"file-path":"{path}","file-format":"orc","spec-id":{spec},{partition}"record-count":{rows},'
+        f'"file-size-in-bytes":0{more}}}'
+    )
+
+
+def in_partition(*values: object) -> str:
+    return bare(partition=f'"partition":[{",".join(map(str, values))}],')
+
+
+def counts(keys: object, values: object) -> str:
+    return bare(more=f',"column-sizes":{{"keys":{keys},"values":{values}}}'.replace(" ", ""))
+
+
+def bounds(*values: str) -> str:
+    keys = ",".join(map(str, range(len(values))))
+    return bare(more=f',"lower-bounds":{{"keys":[{keys}],"values":[{",".join(values)}]}}')
+
+
+def encoded(text: str) -> str:
+    return bare(more=f',"encoded":"{text}"')
+
+
+NOTHING = "A" * 12 + "AA=="
+"""Ten bytes, each of which says that there is nothing."""
+
+TAKEN = {
+    "greatest spec": bare(spec="2147483647"),
+    "greatest count": bare(rows="9223372036854775807"),
+    "longest path": bare(path="p" * 4096),
+    "all that is printed": bare(path=bytes(set(range(0x20, 0x7F)) - set(b'"\\')).decode()),
+    "least number": in_partition("-9223372036854775807"),
+    "most values": in_partition(*range(64)),
+    "other values": in_partition("null", "true", "false", '""', '"x"'),
+    "long text": in_partition(f'"{"x" * 100_000}"'),
+    "most columns": counts(list(range(4096)), [0] * 4096),
+    "greatest column": counts([2**31 - 1], [2**63 - 1]),
+    "longest bound": bounds(f'"{"0f" * 255}"'),
+    "upper case": bounds('"ABCDEF"', '""', '"abcdef"', '"0123456789"'),
+    "offsets": bare(more=',"split-offsets":[9,0,9223372036854775807],"sort-order-id":2147483647'),
+    "many offsets": bare(more=f',"split-offsets":{list(range(70))}'.replace(" ", "")),
+    "encoded": encoded(NOTHING),
+    "two": bare() + "," + bare(path="c"),
+    "two alike": bare() + "," + bare(),
+}
+
+LEFT = {
+    "spec too great": bare(spec="2147483648"),
+    "negative spec": bare(spec="-1"),
+    "count too great": bare(rows="9223372036854775808"),
+    "twenty digits": bare(rows="18446744073709551616"),
+    "hundred digits": bare(rows="1" * 100),
+    "leading zero": bare(rows="01"),
+    "negative zero": bare(rows="-0"),
+    "plus": bare(rows="+1"),
+    "fraction": bare(rows="1.0"),
+    "exponent": bare(rows="1e2"),
+    "no number": bare(rows=""),
+    "null": bare(rows="null"),
+    "no path": bare(path=""),
+    "path too long": bare(path="p" * 4097),
+    "long path": bare(path="p" * 5000),
+    "escape": bare(path="\\u0061"),
+    "delete": bare(path="\x7f"),
+    "control": bare(path="\x01"),
+    "zero byte": bare(path="\0"),
+    "other letters": bare(path="é"),
+    "no values": in_partition(),
+    "no value behind a comma": in_partition("1", ""),
+    "none behind the most": in_partition(*range(64), ""),
+    "too many values": in_partition(*range(65)),
+    "list in a partition": in_partition("[1]"),
+    "object in a partition": in_partition("{}"),
+    "number beyond the least": in_partition("-9223372036854775808"),
+    "number beyond the greatest": in_partition("9223372036854775808"),
+    "number beyond all": in_partition("-9223372036854775809"),
+    "negative zero in a partition": in_partition("-0"),
+    "minus alone": in_partition("-"),
+    "float": in_partition("1.5"),
+    "half a word": in_partition("tru"),
+    "no end": in_partition('"x'),
+    "partition twice": bare(partition='"partition":[1],"partition":[1],'),
+    "empty map": counts([], []),
+    "too many columns": counts(list(range(4097)), [0] * 4097),
+    "column too great": counts([2**31], [0]),
+    "column twice": counts([1, 1], [0, 0]),
+    "falling columns": counts([2, 1], [0, 0]),
+    "column behind a comma": counts("[1,]", [0]),
+    "value behind a comma": counts([1], "[0,]"),
+    "too few values": counts([1, 2], [0]),
+    "too many of them": counts([1, 2], [0, 0, 0]),
+    "negative count": counts([1], [-1]),
+    "null map": bare(more=',"column-sizes":null'),
+    "map turned round": bare(more=',"column-sizes":{"values":[1],"keys":[1]}'),
+    "member in a map": bare(more=',"column-sizes":{"keys":[1],"values":[1],"x":1}'),
+    "bound too long": bounds(f'"{"0f" * 256}"'),
+    "endless bound": bounds(f'"{"0f" * (64 * 1024 + 1)}"'),
+    "half a byte": bounds('"0"'),
+    "two halves": bounds('"0"', '"1"'),
+    "no digits": bounds('"0g"'),
+    "spaced": bounds('"00 11"'),
+    "count for a bound": bounds("1"),
+    "no offsets": bare(more=',"split-offsets":[]'),
+    "offset behind a comma": bare(more=',"split-offsets":[1,]'),
+    "offset too great": bare(more=',"split-offsets":[9223372036854775808]'),
+    "offsets that do not end": bare(more=',"split-offsets":[' + "1," * 1000),
+    "order too great": bare(more=',"sort-order-id":2147483648'),
+    "another order of members": bare(more=',"sort-order-id":1,"split-offsets":[1]'),
+    "member twice": bare(more=',"sort-order-id":1,"sort-order-id":1'),
+    "member that nobody knows": bare(more=',"x":1'),
+    "comma behind the last": bare(more=","),
+    "default": bare(more=',"content":"data"'),
+    "deletes": bare(more=',"content":"position-deletes"'),
+    "of deletes": bare(more=',"equality-ids":[1]'),
+    "key": bare(more=',"key-metadata":"00"'),
+    "encoded empty": encoded(""),
+    "encoded without padding": encoded(NOTHING.rstrip("=")),
+    "encoded padding alone": encoded("===="),
+    "encoded padding within": encoded("AA==" + NOTHING),
+    "encoded too much padding": encoded(NOTHING + "===="),
+    "encoded with bits to spare": encoded("A" * 12 + "AB=="),
+    "encoded in another alphabet": encoded("-" + NOTHING[1:]),
+    "encoded with more behind": encoded("A" * 16),
+    "encoded too short": encoded("A" * 12),
+    "encoded twice": bare(more=f',"encoded":"{NOTHING}","encoded":"{NOTHING}"'),
+    "encoded beside metrics": bare(more=f',"sort-order-id":1,"encoded":"{NOTHING}"'),
+    "encoded before metrics": bare(more=f',"encoded":"{NOTHING}","sort-order-id":1'),
+    "nothing": "",
+    "number": "1",
+    "comma": bare() + ",",
+    "two commas": bare() + ",," + bare(path="c"),
+    "space": bare() + " ",
+    "one list more": bare() + "],[",
+    "the list twice": bare() + '],"data-files":[' + bare(path="c"),
+    "the list again": bare() + '],"data-files":[',
+}
+
+
+@pytest.mark.parametrize("files", TAKEN.values(), ids=TAKEN)
+def test_what_is_just_like_most_is_taken(files: str) -> None:
+    payload = around(files.encode())
+    assert read_files(payload) is not None
+    assert by_both(payload) == by_python(payload)
+
+
+@pytest.mark.parametrize("files", LEFT.values(), ids=LEFT)
+def test_what_is_not_like_most_is_left_to_python(files: str) -> None:
+    payload = around(files.encode())
+    first = payload.index(b"[") + 1
+    read = read_files(payload)
+    assert read is None or payload[first : read.end - 1] != files.encode()
+    assert by_both(payload) == by_python(payload)
+
+
+@pytest.mark.parametrize("count", [1_000, 100_000])
+def test_as_many_files_as_an_intent_may_have(count: int) -> None:
+    payload = around(b",".join(bare(path=str(n)).encode() for n in range(count)))
+    read = read_files(payload)
+    assert read is not None
+    assert len(read.files) == count
+    assert by_both(payload) == by_python(payload)
+
+
+def test_a_start_outside_the_payload_is_a_mistake() -> None:
+    from firn.storage.native.wire_files import read  # noqa: PLC0415 - it need not be there
+
+    for start in (-1, len(PLAIN) + 1, 2**62, -(2**62)):
+        with pytest.raises(ValueError, match="outside"):
+            read(PLAIN, start)
+    assert read(PLAIN, len(PLAIN)) is None
+    assert read(b"", 0) is None
