@@ -331,20 +331,18 @@ static unsigned char *metrics(Text *text, File *file, unsigned char *out, int64_
 /* ------------------------------------------------------------------------------------------------------------------
  * Metrics that came encoded */
 
+/* A number that is not negative, in its shortest form: what is longer than need be, not all readers take. */
 static int varint(Text *bytes, int64_t most, int64_t *value)
 {
     uint64_t raw = 0;
-    int shift = 0;
-    for (int n = 0; n < VARINT_MAX_BYTES; n++, shift += 7) {
-        if (bytes->at >= bytes->end)
-            return 0;
+    for (int n = 0; n < VARINT_MAX_BYTES && bytes->at < bytes->end; n++) {
         unsigned char byte = *bytes->at++;
         if (n == VARINT_MAX_BYTES - 1 && byte > 1)
             return 0; /* more than 64 bits */
-        raw |= (uint64_t)(byte & 0x7f) << shift;
+        raw |= (uint64_t)(byte & 0x7f) << 7 * n;
         if (byte < 0x80) {
-            if (raw & 1)
-                return 0; /* negative */
+            if (raw & 1 || (byte == 0 && n > 0))
+                return 0; /* negative, or not the shortest */
             *value = (int64_t)(raw >> 1);
             return *value <= most;
         }
