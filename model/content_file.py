@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -44,15 +44,16 @@ def bind_partition(file: ContentFile, metadata: TableMetadata, *, where: str) ->
 
     Raises InvalidIntent (``unknown-spec``, ``unknown-column``, ``invalid-partition``).
     """
-    binding = _binding(metadata, file.spec_id)
-    if binding is None:
-        known = ", ".join(str(s.spec_id) for s in metadata.partition_specs)
-        raise InvalidIntent(
-            f"the table has no partition spec {file.spec_id}, it has {known}",
-            rule="unknown-spec",
-            where=f"{where}.spec-id",
-        )
-    return binding.partition(file.partition, where=where)
+    return _required(metadata, file.spec_id, where=where).partition(file.partition, where=where)
+
+
+def bind_partitions(files: Sequence[ContentFile], metadata: TableMetadata, *, where: str) -> list[tuple[Any, ...]]:
+    """As `bind_partition`, for many files at once; an error does not say which of them it is about."""
+    bindings: dict[int, _Binding] = {}
+    for file in files:
+        if file.spec_id not in bindings:
+            bindings[file.spec_id] = _required(metadata, file.spec_id, where=where)
+    return [bindings[file.spec_id].partition(file.partition, where=where) for file in files]
 
 
 def with_bytes(kind: Callable[..., T], file: ContentFile, encoded: bytes | None, partition: tuple[Any, ...]) -> T:
@@ -148,6 +149,16 @@ class _Binding:
         if plain and len(self._bound) < _PARTITIONS_KEPT_MAX:
             self._bound[kinds, values] = bound
         return bound
+
+
+def _required(metadata: TableMetadata, spec_id: int, *, where: str) -> _Binding:
+    binding = _binding(metadata, spec_id)
+    if binding is None:
+        known = ", ".join(str(s.spec_id) for s in metadata.partition_specs)
+        raise InvalidIntent(
+            f"the table has no partition spec {spec_id}, it has {known}", rule="unknown-spec", where=f"{where}.spec-id"
+        )
+    return binding
 
 
 _bindings: Final[dict[tuple[int, int, int], _Binding]] = {}

@@ -49,7 +49,7 @@ def normalize(location: str, *, where: str = "location") -> str:
     not an absolute location of a known scheme, and for every spelling that could mean another place to somebody else:
     ``.`` and ``..`` segments (percent-encoded too), control characters, lone surrogates, more than 4 KiB.
     """
-    if len(location) <= LOCATION_BYTES_MAX and _PLAIN.fullmatch(location) is not None:
+    if is_plain(location):
         return location
     _check_characters(location, where=where)
     scheme = scheme_of(location)
@@ -68,6 +68,11 @@ def normalize(location: str, *, where: str = "location") -> str:
         raise InvalidInput("an object key with an empty segment (//) cannot be addressed", where=where)
     _check_segments(segments, where=where)
     return "/".join([f"{scheme}://{authority.lower()}", *segments])
+
+
+def is_plain(location: str) -> bool:
+    """Whether a location is its own `normalize`, as nearly all are; False may be said of others that are, too."""
+    return len(location) <= LOCATION_BYTES_MAX and _PLAIN.fullmatch(location) is not None
 
 
 def is_within(path: str, root: str) -> bool:

@@ -9,11 +9,13 @@ from typing import Final
 import msgspec
 
 from firn.coordinator.replay import rules
-from firn.coordinator.replay.decision import Applied
+from firn.coordinator.replay.bound_together import bind_together
+from firn.coordinator.replay.decision import Applied, Decision, Refusal
 from firn.coordinator.replay.draft import MANIFEST_ENTRIES_MAX, DraftManifest
 from firn.coordinator.replay.file_change import FileChange, apply_change, follow_drafts
 from firn.coordinator.replay.files_rules import bind_added, require_not_live
 from firn.coordinator.replay.merging import merge_small
+from firn.coordinator.replay.refusals import placed
 from firn.coordinator.replay.working import Working
 from firn.coordinator.replay.written_manifests import ReadManifest, read_written, require_all_added
 from firn.model.amounts import agreeing, plural
@@ -124,6 +126,29 @@ class AppendGroup:
             properties=self.summary,
         )
         follow_drafts(working, head, merged)
+
+
+def append_all(working: Working, intents: Sequence[Append]) -> list[Decision]:
+    """Replay appends that come behind each other and are not staged; a decision for each."""
+    together = bind_together(working, intents)
+    decisions: list[Decision] = []
+    group: AppendGroup | None = None
+    for position, intent in enumerate(intents):
+        try:
+            added = bind_append(working, intent) if together is None else Additions(together[position], [])
+            if group is None or not group.accepts(intent):
+                _close(group)
+                group = AppendGroup(working, branch=intent.branch, leader=intent.intent_id)
+            decisions.append(group.add(intent, added))
+        except Refusal as refusal:
+            decisions.append(placed(working, intent, refusal.refused))
+    _close(group)
+    return decisions
+
+
+def _close(group: AppendGroup | None) -> None:
+    if group is not None and group.intents:
+        group.close()
 
 
 def bind_append(working: Working, intent: Append) -> Additions:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import groupby
 from typing import Any, Final
 
-from firn.coordinator.replay.append import AppendGroup, bind_append, staged_append
+from firn.coordinator.replay.append import append_all, staged_append
 from firn.coordinator.replay.cherry_pick import cherry_pick, publish
 from firn.coordinator.replay.create_or_replace import create_or_replace_table
 from firn.coordinator.replay.decision import Applied, Decision, Refusal
@@ -106,29 +107,21 @@ def replay(working: Working, intents: Sequence[Intent]) -> list[Decision]:
     CorruptFile or Unavailable: then nothing is decided.
     """
     decisions: list[Decision] = []
-    group: AppendGroup | None = None
-    for position, intent in enumerate(intents):
-        try:
-            if isinstance(intent, Append) and not intent.stage:
-                added = bind_append(working, intent)
-                if group is None or not group.accepts(intent):
-                    _close(group)
-                    group = AppendGroup(working, branch=intent.branch, leader=intent.intent_id)
-                decisions.append(group.add(intent, added))
-            else:
-                _close(group)
-                group = None
-                working.following = intents[position + 1 :]
+    for is_shared, stretch in groupby(intents, key=_may_share_a_snapshot):
+        if is_shared:
+            decisions += append_all(working, [intent for intent in stretch if isinstance(intent, Append)])
+            continue
+        for intent in stretch:
+            working.following = intents[len(decisions) + 1 :]
+            try:
                 decisions.append(_apply(working, intent))
-        except Refusal as refusal:
-            decisions.append(placed(working, intent, refusal.refused))
-    _close(group)
+            except Refusal as refusal:
+                decisions.append(placed(working, intent, refusal.refused))
     return decisions
 
 
-def _close(group: AppendGroup | None) -> None:
-    if group is not None and group.intents:
-        group.close()
+def _may_share_a_snapshot(intent: Intent) -> bool:
+    return isinstance(intent, Append) and not intent.stage
 
 
 def _apply(working: Working, intent: Intent) -> Decision:

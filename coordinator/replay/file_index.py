@@ -76,6 +76,17 @@ class FileIndex:
         found, bucket, at = self._find(location)
         return self._names[self._root(self._places[bucket][at])] if found else None
 
+    def holds_any(self, locations: Iterable[str]) -> bool:
+        """Whether any manifest holds one of these files."""
+        hashes, shift = self._hashes, self._shift
+        for location in locations:
+            key = hash(location) & _MASK
+            bucket = hashes[key >> shift]
+            at = bisect_left(bucket, key)
+            if at < len(bucket) and bucket[at] == key:
+                return True
+        return False
+
     def count_of(self, manifest: str) -> int:
         """How many files the manifest holds."""
         number = self._numbers.get(manifest)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from firn.coordinator.replay import rules
 from firn.coordinator.replay.head import Head
@@ -15,7 +15,7 @@ from firn.model.errors import InvalidInput, InvalidIntent
 from firn.model.intent import ContentFile
 from firn.model.metadata import TableMetadata
 from firn.storage.encoded_metrics import require_encoded, with_metrics
-from firn.storage.locations import folder_of, normalize
+from firn.storage.locations import folder_of, is_plain, normalize
 from firn.storage.wire_metrics import EncodedFile, encode_wire_metrics
 
 WRITE_DATA_PATH = "write.data.path"
@@ -95,6 +95,12 @@ def require_allowed(working: Working, location: str, *, where: str) -> None:
     except InvalidInput as error:
         reason = error.message
     rules.LOCATION_NOT_ALLOWED.refuse(f"{where}: {location[:300]!r} {reason}", files=(location,))
+
+
+def is_plainly_within(root: str, locations: Iterable[str]) -> bool:
+    """Whether all are spelled in their one way and inside `root`; others may be too: `require_allowed` looks closer."""
+    folder = folder_of(root)
+    return all(location.startswith(folder) and is_plain(location) for location in locations)
 
 
 def require_not_live(head: Head, files: Sequence[DataFile]) -> None:

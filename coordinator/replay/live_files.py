@@ -5,7 +5,7 @@ This is what makes delete, replace and the duplicate check cost what they touch,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from firn.coordinator.replay.file_index import FileIndex
@@ -56,6 +56,12 @@ class LiveFiles:
 
     def __contains__(self, location: str) -> bool:
         return self.manifest_of(location) is not None
+
+    def has_any(self, locations: Sequence[str]) -> bool:
+        """Whether one of these files is live."""
+        if self._added or self._removed:
+            return any(location in self for location in locations)
+        return self._base.holds_any(locations)
 
     def put(self, location: str, *, manifest: str) -> None:
         """The file is live, in this manifest (which may be another than before)."""
