@@ -60,16 +60,20 @@ lock: ## resolve pyproject.toml anew into requirements.lock and the image's (ARG
 		--output-file deploy/docker/requirements.lock
 
 clean: ## remove .venv, caches and build output (./data stays)
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist *.egg-info storage/native/*.so .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Installing on top of an older .venv is enough when the lock moves. It starts afresh when there is no .venv that works
-# (none yet, or its Python is gone).
+# (none yet, or its Python is gone). What an older source was compiled to goes first: where nothing can be compiled now,
+# it would stay, and be loaded. The lock has setuptools, too, so nothing is fetched to build with.
 $(STAMP): requirements.lock pyproject.toml $(wildcard storage/native/*.c)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
 		{ echo "firn needs Python 3.11 or newer, and '$(PYTHON)' is not. Try: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
 	@echo "Installing what requirements.lock names into $(VENV): some minutes, 2 GB."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements.lock
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@rm -f storage/native/*.so
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@$(BIN)/python -c 'import firn.storage.native.wire_files' 2>/dev/null || \
+		echo "Nothing was compiled, as there is no C compiler, or no header files of Python: all works, a backlog drains slower."
 	@touch $@
