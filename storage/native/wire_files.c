@@ -140,23 +140,25 @@ static const signed char HALVES[256] = {
 };
 
 /* The ids of a map's columns: rising, which makes them different. Their number, 0 where that is not so. */
-static Py_ssize_t columns(Text *text, int64_t *ids)
+static Py_ssize_t columns(Text *text, int32_t *ids)
 {
     Py_ssize_t count = 0;
-    int64_t before = -1;
+    int64_t before = -1, id;
     if (!LITERAL(text, "{\"keys\":["))
         return 0;
     do {
-        if (count == COLUMNS_MAX || !natural(text, &ids[count]) || ids[count] > ID_MAX || ids[count] <= before)
+        if (count == COLUMNS_MAX || !natural(text, &id) || id > ID_MAX || id <= before)
             return 0;
-        before = ids[count++];
+        ids[count++] = (int32_t)id;
+        before = id;
     } while (sign(text, ','));
     return LITERAL(text, "],\"values\":[") ? count : 0;
 }
 
 /* A map of counts, or of bounds in hexadecimal, as Avro has it. Where it ends, NULL for one that is not like most. */
-static unsigned char *map(Text *text, unsigned char *out, int64_t *ids, int bounds)
+static unsigned char *map(Text *text, unsigned char *out, int bounds)
 {
+    int32_t ids[COLUMNS_MAX];
     Py_ssize_t count = columns(text, ids);
     if (count == 0)
         return NULL;
@@ -292,7 +294,7 @@ static PyObject *partition(Text *text)
 }
 
 /* The metrics, from column sizes to sort order, as the fields 108 to 140 of Avro's record. */
-static unsigned char *metrics(Text *text, File *file, unsigned char *out, int64_t *ids)
+static unsigned char *metrics(Text *text, File *file, unsigned char *out)
 {
     int first = 0; /* other members stand before them */
     for (int which = COLUMN_SIZES; which <= UPPER_BOUNDS; which++) {
@@ -300,7 +302,7 @@ static unsigned char *metrics(Text *text, File *file, unsigned char *out, int64_
             *out++ = 0;
             continue;
         }
-        out = map(text, out, ids, which >= LOWER_BOUNDS);
+        out = map(text, out, which >= LOWER_BOUNDS);
         if (out == NULL)
             return NULL;
         ends(text, file, which);
@@ -466,8 +468,8 @@ static int number_member(Text *text, File *file, int which, int *first, int64_t 
     return 1;
 }
 
-/* One file. `out` is room for its metrics, `ids` for the columns of a map. Its objects are the caller's to release. */
-static int read_file(Text *text, File *file, unsigned char *out, int64_t *ids)
+/* One file. `out` is room for its metrics. Its objects are the caller's to release. */
+static int read_file(Text *text, File *file, unsigned char *out)
 {
     int first = 1;
     if (!sign(text, '{') || !member(text, file, FILE_PATH, &first) || !plain_string(text, &file->path))
@@ -505,7 +507,7 @@ static int read_file(Text *text, File *file, unsigned char *out, int64_t *ids)
         ends(text, file, ENCODED);
     } else {
         *text = before;
-        end = metrics(text, file, out, ids);
+        end = metrics(text, file, out);
         if (end == NULL)
             return 0;
     }
@@ -541,13 +543,13 @@ static PyObject *described(const File *file)
 }
 
 /* Reads files until the list ends. `text` is behind its bracket; `canonical` and `out` have room for as much as it. */
-static int read_list(Text *text, PyObject *files, unsigned char **canonical, unsigned char *out, int64_t *ids)
+static int read_list(Text *text, PyObject *files, unsigned char **canonical, unsigned char *out)
 {
     *(*canonical)++ = '[';
     for (;;) {
         File file = {0};
         PyObject *described_file = NULL;
-        int fits = read_file(text, &file, out, ids);
+        int fits = read_file(text, &file, out);
         if (fits) {
             *canonical = sorted(&file, *canonical);
             described_file = described(&file);
@@ -577,7 +579,7 @@ PyDoc_STRVAR(read_doc, "read(payload, start, /)\n--\n\n"
 
 static PyObject *wire_files_read(PyObject *Py_UNUSED(module), PyObject *args)
 {
-    PyObject *payload, *files = NULL, *answer = NULL;
+    PyObject *payload;
     Py_ssize_t start, size;
     char *content;
     if (!PyArg_ParseTuple(args, "Sn:read", &payload, &start) ||
@@ -588,23 +590,23 @@ static PyObject *wire_files_read(PyObject *Py_UNUSED(module), PyObject *args)
         return NULL;
     }
     Text text = {(const unsigned char *)content + start, (const unsigned char *)content + size};
-    if (size - start > PY_SSIZE_T_MAX / 4)
-        Py_RETURN_NONE; /* twice as much, and a little, is still a size */
+    if (size - start > PY_SSIZE_T_MAX / 2)
+        Py_RETURN_NONE; /* a little more is still a size */
     /* Nothing takes more bytes than the text it was read from: a number at most one for each digit; a bound one for two
      * digits, and as many as it has quotes for its size; what stands around a list, fewer than its name. Beyond that
      * there are a byte for each member that is not there, and brackets. */
     size_t room = (size_t)(size - start) + 2 * MEMBERS + 2 * VARINT_MAX_BYTES;
-    /* Room for the ids of a map's columns, then for the list and for the metrics of one file. */
-    int64_t *ids = PyMem_Malloc(COLUMNS_MAX * sizeof(int64_t) + 2 * room);
-    if (ids == NULL)
-        return PyErr_NoMemory();
-    unsigned char *canonical = (unsigned char *)(ids + COLUMNS_MAX), *end = canonical;
-    files = PyList_New(0);
-    if (files != NULL && read_list(&text, files, &end, canonical + room, ids))
+    unsigned char *canonical = PyMem_Malloc(room), *end = canonical; /* the list */
+    unsigned char *out = PyMem_Malloc(room);                         /* the metrics of one file */
+    PyObject *files = PyList_New(0), *answer = NULL;
+    if (canonical == NULL || out == NULL)
+        PyErr_NoMemory();
+    else if (files != NULL && read_list(&text, files, &end, out))
         answer = Py_BuildValue(
             "(ny#O)", (Py_ssize_t)(text.at - (const unsigned char *)content), (const char *)canonical,
             (Py_ssize_t)(end - canonical), files);
-    PyMem_Free(ids);
+    PyMem_Free(canonical);
+    PyMem_Free(out);
     Py_XDECREF(files);
     if (answer == NULL && !PyErr_Occurred())
         Py_RETURN_NONE;
