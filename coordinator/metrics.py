@@ -17,6 +17,7 @@ from prometheus_client.registry import Collector
 from firn.coordinator.durations import DurationHistogram
 from firn.model.trouble import Trouble
 from firn.storage.sessions import SessionState
+from firn.storage.wire_files import IS_COMPILED
 
 SECONDS_BUCKETS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 COUNT_BUCKETS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000)
@@ -80,9 +81,9 @@ class Metrics:
         )
         self.read_ahead = Counter(
             "firn_read_ahead_intents",
-            "Intents of large pages that a process of its own has read; the daemon reads all others itself.",
-            registry=self.registry,
-        )
+            "Intents that a process of its own has read, as their pages are large: from 256 kB on, from 8 kB on where "
+            "no compiled code reads them; the daemon reads all others itself.", registry=self.registry,
+        )  # fmt: skip
         self.merged_apart = Counter(
             "firn_merged_apart_manifests",
             "Large merged manifests that a process of its own has laid out; the daemon lays out all others itself.",
@@ -397,12 +398,12 @@ class _Troubles(Collector):
 
 class _BuildInfo(Collector):
     def __init__(self, *, version: str, daemon: str) -> None:
-        self._labels = (version, daemon, platform.python_version())
+        self._labels = (version, daemon, platform.python_version(), "yes" if IS_COMPILED else "no")
 
     def collect(self) -> list[Metric]:
         family = GaugeMetricFamily(
-            "firn_build_info", "Version and id of the daemon, and of the Python it runs on.",
-            labels=("version", "daemon", "python"),
+            "firn_build_info", "Version, id and Python of the daemon; whether compiled code reads appends: yes or no.",
+            labels=("version", "daemon", "python", "compiled"),
         )  # fmt: skip
         family.add_metric(self._labels, 1)
         return [family]

@@ -29,6 +29,7 @@ from firn.storage.membership import Membership
 from firn.storage.pauses import Pauses
 from firn.storage.pointers import TABLES, Pointers
 from firn.storage.redis_vitals import RedisVitals
+from firn.storage.wire_files import IS_COMPILED
 
 SKEW_S_MAX: Final = 5.0
 FREE_SHARE_MIN: Final = 0.1
@@ -55,7 +56,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 @reaching
 def doctor(reach: Reach) -> int:
     """Check settings, Redis, ZooKeeper, warehouse, clocks and daemons. Exits with 1 when something is bad."""
-    findings = [*_settings(reach), *reach.run(_servers(reach))]
+    findings = [*_settings(reach), _compiled(), *reach.run(_servers(reach))]
     if not any(one.check == FOLDER and one.state == "bad" for one in findings):
         findings += _warehouse(reach)
     if reach.output.as_json:
@@ -80,6 +81,18 @@ def _settings(reach: Reach) -> list[Finding]:
     if settings.http.port >= 0 and not is_loopback(settings.http.host) and settings.http.token:
         found.append(Finding(check="HTTP", state="good", found="asks for a token"))
     return found
+
+
+def _compiled() -> Finding:
+    """Of the firn that this command is of; what each daemon has is in its log, and in `firn_build_info`."""
+    check = "compiled code"
+    if IS_COMPILED:
+        return Finding(check=check, state="good", found="is there, in this installation")
+    return Finding(
+        check=check, state="warning",
+        found="not in this installation: appends are read without it, and a backlog drains a fifth slower",
+        do="install firn where there is a C compiler (docs/operators.md); everything works without it, too",
+    )  # fmt: skip
 
 
 def _is_local(url: str) -> bool:

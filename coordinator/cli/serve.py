@@ -13,6 +13,7 @@ import contextlib
 import cProfile
 import gc
 import os
+import platform
 import signal
 import sys
 import time
@@ -24,6 +25,7 @@ from typing import Any, Final
 
 import click
 import msgspec
+import structlog
 
 from firn.coordinator.calculating.calculator import Calculator
 from firn.coordinator.cli.exits import EXIT_LEFT_BEHIND, EXIT_OK
@@ -35,12 +37,14 @@ from firn.coordinator.endpoints import DATA_DEFAULT, Endpoints, forget_endpoints
 from firn.coordinator.intake.read_appends import Rules
 from firn.coordinator.logs import configure_logs
 from firn.coordinator.thread_calls import calls_under_way
+from firn.coordinator.version import VERSION
 from firn.coordinator.warehouse_folders import warehouse_folders
 from firn.model.errors import FirnError, Misconfigured
 from firn.storage.file_writes import FileWrites, ProcessWrites, ThreadWrites
 from firn.storage.locations import FILE_SCHEME, scheme_of
 from firn.storage.malloc_settings import give_freed_memory_back
 from firn.storage.marked_folders import MarkedFiles
+from firn.storage.wire_files import IS_COMPILED
 
 SWITCH_INTERVAL_S: Final = 0.001
 """How long a thread that computes may hold up those that wait for it: Python's own 5 ms are a commit's latency."""
@@ -205,6 +209,8 @@ def embedded_settings(settings: Settings, servers: EmbeddedServers, data: Path) 
 
 async def _serve(settings: Settings, *, data: Path | None) -> None:
     """Serve until a signal comes. Raises FirnError when the daemon cannot start, or when one of its loops died."""
+    python = platform.python_version()
+    structlog.get_logger().info("daemon begins", version=VERSION, python=python, compiled=IS_COMPILED)
     asyncio.get_running_loop().set_default_executor(_Threads())
     signals = _Signals()
     async with contextlib.AsyncExitStack() as stack:

@@ -10,6 +10,7 @@ import click
 
 from firn.coordinator.cli.output import Output
 from firn.coordinator.version import VERSION
+from firn.storage.wire_files import IS_COMPILED
 
 PACKAGES: Final = ("msgspec", "fastavro", "kazoo", "redis", "pyarrow", "obstore")
 
@@ -19,10 +20,12 @@ PACKAGES: Final = ("msgspec", "fastavro", "kazoo", "redis", "pyarrow", "obstore"
 def version_command(*, as_json: bool) -> None:
     """Say the version of firn and of what it runs on."""
     output = Output(as_json=as_json)
-    found = {"firn": VERSION, "python": platform.python_version(), **{name: _installed(name) for name in PACKAGES}}
+    ours = {"firn": VERSION, "python": platform.python_version()}
+    packages = {name: _installed(name) for name in PACKAGES}
     if as_json:
-        output.document(found)
-    output.pairs([(name, text or "not installed") for name, text in found.items()])
+        output.document({**ours, "compiled": IS_COMPILED, **packages})
+    shown = {**ours, "compiled": "yes" if IS_COMPILED else "no", **packages}
+    output.pairs([(name, text or "not installed") for name, text in shown.items()])
 
 
 def _installed(name: str) -> str | None:

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
 
+from firn.coordinator import metrics as module
 from firn.coordinator.durations import DurationHistogram
+from firn.coordinator.intake.intent_reader import WORTH_BYTES
 from firn.coordinator.metrics import QUEUED_SHOWN_MIN, SECONDS_BUCKETS, TABLES_SHOWN, Metrics, TableSize, kind_of
 from firn.model.intent import OPERATIONS
 from firn.model.trouble import Trouble
@@ -80,6 +82,20 @@ def test_names_keep_the_conventions(name: str, kind: str, labels: str, text: str
     assert not name.endswith(("_ms", "_mb", "_count", "_milliseconds"))
     if kind == "counter":
         assert name.endswith("_total")
+
+
+@pytest.mark.parametrize(("compiled", "said"), [(True, "yes"), (False, "no")])
+def test_a_daemon_says_whether_it_runs_compiled_code(
+    monkeypatch: pytest.MonkeyPatch, compiled: bool, said: str
+) -> None:
+    monkeypatch.setattr(module, "IS_COMPILED", compiled)
+    found = generate_latest(Metrics(version="1", daemon="d").registry).decode()
+    assert re.search(rf'^firn_build_info{{compiled="{said}",.*}} 1.0$', found, re.MULTILINE)
+
+
+def test_the_pages_that_are_large_are_those_that_are_read_apart() -> None:
+    (text,) = [text for name, _, _, text in rows() if name == "firn_read_ahead_intents_total"]
+    assert f"from {WORTH_BYTES // 1024} kB on" in text
 
 
 def test_tables_are_labels_of_the_largest_only() -> None:

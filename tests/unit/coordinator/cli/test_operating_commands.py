@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from firn.coordinator.cli import doctor
 from firn.coordinator.cli.exits import EXIT_NO, EXIT_OK, EXIT_UNAVAILABLE
 from firn.coordinator.operations import bulletin
 from firn.storage.pointers import Pointers
@@ -100,6 +101,21 @@ async def test_doctor_finds_nothing_bad_in_a_healthy_fleet() -> None:
         said = await bench.firn("doctor", "--json")
     assert {f["check"]: f["state"] for f in json.loads(said.out) if f["state"] == "bad"} == {}, said.out
     assert said.code == EXIT_OK
+
+
+async def test_doctor_hints_at_code_that_is_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And finds nothing bad in it."""
+    bench = CliBench()
+    states = {}
+    async with bench.daemon("a"), bench.daemon("b"):
+        for compiled in (True, False):
+            monkeypatch.setattr(doctor, "IS_COMPILED", compiled)
+            said = await bench.firn("doctor", "--json")
+            (finding,) = [f for f in json.loads(said.out) if f["check"] == "compiled code"]
+            states[compiled] = finding["state"]
+            assert said.code == EXIT_OK
+    assert states == {True: "good", False: "warning"}
+    assert "a C compiler" in finding["do"]
 
 
 async def test_doctor_says_what_to_do_about_servers_that_are_away() -> None:

@@ -1,15 +1,18 @@
 """Commands find their daemon, and every error is one line with the right exit code."""
 
+import json
 import os
 from pathlib import Path
 
 import click
 import pytest
 
+from firn.coordinator.cli import version
 from firn.coordinator.cli.main import COMMANDS, firn, run
 from firn.coordinator.cli.reach import settings_for
 from firn.coordinator.config import Settings
 from firn.coordinator.endpoints import Endpoints, write_endpoints
+from firn.coordinator.version import VERSION
 from firn.model.errors import Misconfigured, Unavailable
 
 ELSEWHERE = "redis://10.1.2.3:6379/0"
@@ -145,7 +148,13 @@ def test_a_mistake_of_ours_is_one_line_too_and_debug_shows_where(monkeypatch, ca
     assert "Traceback" in capsys.readouterr().err
 
 
-def test_version_is_known_to_people_and_programs(capsys):
+@pytest.mark.parametrize(("compiled", "shown"), [(True, "yes"), (False, "no")])
+def test_version_is_known_to_people_and_programs(monkeypatch, capsys, compiled, shown):
+    monkeypatch.setattr(version, "IS_COMPILED", compiled)
     assert run(["version"]) == 0
-    assert capsys.readouterr().out.startswith("firn ")
+    told = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    assert (told["firn"], told["compiled"]) == (VERSION, shown)
     assert run(["version", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["firn"], document["compiled"]) == (VERSION, compiled)
+    assert {*document} == {*told}

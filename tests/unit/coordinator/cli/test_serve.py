@@ -3,15 +3,25 @@
 import asyncio
 import json
 import os
+import platform
 import signal
 from contextlib import asynccontextmanager
 
 import pytest
 
 from firn.coordinator.cli import serve as module
-from firn.coordinator.config import DaemonSettings, HttpSettings, RedisSettings, Settings, WarehouseSettings
+from firn.coordinator.config import (
+    DaemonSettings,
+    HttpSettings,
+    LogSettings,
+    RedisSettings,
+    Settings,
+    WarehouseSettings,
+)
 from firn.coordinator.connections import Connections
 from firn.coordinator.intake.intake import Intake
+from firn.coordinator.logs import configure_logs
+from firn.coordinator.version import VERSION
 from firn.model.errors import FirnError, Misconfigured, Unavailable
 from firn.storage.memory_coordination import MemorySession
 from tests.unit.coordinator.workbench import WAREHOUSE, Workbench
@@ -67,6 +77,23 @@ async def test_a_signal_drains_and_ends_it(bench, tmp_path, capsys, number):
     await asyncio.wait_for(serving, 5)
     assert bench.open == 0
     assert not (tmp_path / "endpoints.json").exists()
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+async def test_the_log_begins_with_what_runs(monkeypatch, capsys, compiled):
+    """Before any server is asked: a daemon that waits for one says it, too."""
+
+    def away(_settings):
+        raise Unavailable("nobody is there")
+
+    monkeypatch.setattr(module, "connect", away)
+    monkeypatch.setattr(module, "IS_COMPILED", compiled)
+    configure_logs(LogSettings(level="info", format="json"))
+    with pytest.raises(Unavailable):
+        await module._serve(SETTINGS, data=None)
+    said = json.loads(capsys.readouterr().err.splitlines()[0])
+    told = {"event": "daemon begins", "version": VERSION, "python": platform.python_version(), "compiled": compiled}
+    assert told.items() <= said.items()
 
 
 async def test_a_second_signal_is_a_hurry_and_a_third_is_the_systems_to_answer():
