@@ -52,11 +52,12 @@ static const int SORTED[MEMBERS] = {
 };
 
 #define PATH_MAX_BYTES 4096
-#define BOUND_MAX_BYTES 255
+#define BOUND_SPELLED_MAX (2 * 255 + 1) /* 255 bytes, and the quote behind them */
 #define ID_MAX 0x7fffffffLL
 #define COLUMNS_MAX 4096
 #define PARTITION_MAX 64
 #define VARINT_MAX_BYTES 10
+#define DIGITS_MAX 19 /* so many fit in 64 bits without a sign, whatever they are */
 
 /* ------------------------------------------------------------------------------------------------------------------
  * Spelling */
@@ -91,12 +92,10 @@ static int natural(Text *text, int64_t *value)
         *value = 0;
         return 1; /* a digit behind it fits nothing that may follow */
     }
-    for (; at < end && *at >= '0' && *at <= '9'; at++) {
-        unsigned digit = (unsigned)(*at - '0');
-        if (number > ((uint64_t)INT64_MAX - digit) / 10)
-            return 0;
-        number = number * 10 + digit;
-    }
+    for (; at < end && *at >= '0' && *at <= '9'; at++)
+        number = number * 10 + (unsigned)(*at - '0');
+    if (at - text->at > DIGITS_MAX || number > INT64_MAX)
+        return 0;
     text->at = at;
     *value = (int64_t)number;
     return 1;
@@ -133,11 +132,36 @@ static unsigned char *put_long(unsigned char *out, int64_t value)
     return out;
 }
 
-static const signed char HALVES[256] = {
-    ['0'] = 1,  ['1'] = 2,  ['2'] = 3,  ['3'] = 4,  ['4'] = 5,  ['5'] = 6,  ['6'] = 7,  ['7'] = 8,
-    ['8'] = 9,  ['9'] = 10, ['a'] = 11, ['b'] = 12, ['c'] = 13, ['d'] = 14, ['e'] = 15, ['f'] = 16,
-    ['A'] = 11, ['B'] = 12, ['C'] = 13, ['D'] = 14, ['E'] = 15, ['F'] = 16,
+/* What a hexadecimal digit says, with a bit that says that it is one. */
+#define DIGIT 0x10
+static const unsigned char HALVES[256] = {
+    ['0'] = DIGIT,      ['1'] = DIGIT | 1,  ['2'] = DIGIT | 2,  ['3'] = DIGIT | 3,  ['4'] = DIGIT | 4,
+    ['5'] = DIGIT | 5,  ['6'] = DIGIT | 6,  ['7'] = DIGIT | 7,  ['8'] = DIGIT | 8,  ['9'] = DIGIT | 9,
+    ['a'] = DIGIT | 10, ['b'] = DIGIT | 11, ['c'] = DIGIT | 12, ['d'] = DIGIT | 13, ['e'] = DIGIT | 14,
+    ['f'] = DIGIT | 15, ['A'] = DIGIT | 10, ['B'] = DIGIT | 11, ['C'] = DIGIT | 12, ['D'] = DIGIT | 13,
+    ['E'] = DIGIT | 14, ['F'] = DIGIT | 15,
 };
+
+/* A bound in hexadecimal, as Avro has bytes. Where it ends, NULL for one that is not like most. */
+static unsigned char *bound(Text *text, unsigned char *out)
+{
+    unsigned digits = DIGIT;
+    if (!sign(text, '"'))
+        return NULL;
+    const unsigned char *hex = text->at;
+    size_t left = (size_t)(text->end - hex);
+    const unsigned char *quote = memchr(hex, '"', left < BOUND_SPELLED_MAX ? left : BOUND_SPELLED_MAX);
+    if (quote == NULL || (quote - hex) % 2)
+        return NULL;
+    out = put_long(out, (quote - hex) / 2);
+    for (; hex < quote; hex += 2) {
+        unsigned high = HALVES[hex[0]], low = HALVES[hex[1]];
+        digits &= high & low;
+        *out++ = (unsigned char)(high << 4 | (low & 15));
+    }
+    text->at = quote + 1;
+    return digits ? out : NULL;
+}
 
 /* The ids of a map's columns: rising, which makes them different. Their number, 0 where that is not so. */
 static Py_ssize_t columns(Text *text, int32_t *ids)
@@ -169,16 +193,9 @@ static unsigned char *map(Text *text, unsigned char *out, int bounds)
             return NULL;
         out = put_long(out, ids[n]);
         if (bounds) {
-            Span hex;
-            if (!plain_string(text, &hex) || hex.size % 2 || hex.size > 2 * BOUND_MAX_BYTES)
+            out = bound(text, out);
+            if (out == NULL)
                 return NULL;
-            out = put_long(out, hex.size / 2);
-            for (Py_ssize_t i = 0; i < hex.size; i += 2) {
-                int high = HALVES[hex.start[i]], low = HALVES[hex.start[i + 1]];
-                if (high == 0 || low == 0)
-                    return NULL;
-                *out++ = (unsigned char)((high - 1) << 4 | (low - 1));
-            }
         } else {
             int64_t value;
             if (!natural(text, &value))

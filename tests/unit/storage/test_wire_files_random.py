@@ -227,7 +227,7 @@ BY_HAND = st.tuples(
     *[pairs(NUMBERS | SMALL)] * 4, *[pairs(VALUES)] * 2, optional(VALUES), optional_lists(NUMBERS), MARKS,
     optional(NUMBERS), st.sampled_from([b""] * 8 + [b"\0"]),
 ).map(b"".join)  # fmt: skip
-BY_A_WRITER = files(PLAIN_TEXTS, RISING, BOUND).map(lambda file: with_encoded_metrics(file).encoded)
+BY_A_WRITER = files(PLAIN_TEXTS, RISING, BOUND).map(lambda file: with_encoded_metrics(file).encoded or b"")
 
 
 def check_encoded(encoded: bytes) -> bool:
