@@ -209,8 +209,6 @@ def embedded_settings(settings: Settings, servers: EmbeddedServers, data: Path) 
 
 async def _serve(settings: Settings, *, data: Path | None) -> None:
     """Serve until a signal comes. Raises FirnError when the daemon cannot start, or when one of its loops died."""
-    python = platform.python_version()
-    structlog.get_logger().info("daemon begins", version=VERSION, python=python, compiled=IS_COMPILED)
     asyncio.get_running_loop().set_default_executor(_Threads())
     signals = _Signals()
     async with contextlib.AsyncExitStack() as stack:
@@ -234,6 +232,8 @@ async def _start(
 ) -> tuple[Daemon, str | None]:
     """The daemon at work, and its URL; `stack` gets what ends it, the sooner when `hurried`, and its connections."""
     connections = await stack.enter_async_context(connect(settings))
+    python = platform.python_version()
+    structlog.get_logger().info("daemon begins", version=VERSION, python=python, compiled=IS_COMPILED)
     folders = await warehouse_folders(settings, session=connections.session, files=connections.files)
     files = MarkedFiles(connections.files, folders)
     writes: FileWrites = ThreadWrites(files)

@@ -80,18 +80,19 @@ async def test_a_signal_drains_and_ends_it(bench, tmp_path, capsys, number):
 
 
 @pytest.mark.parametrize("compiled", [True, False])
-async def test_the_log_begins_with_what_runs(monkeypatch, capsys, compiled):
-    """Before any server is asked: a daemon that waits for one says it, too."""
+async def test_the_log_begins_with_what_runs(bench, monkeypatch, capsys, compiled):
+    """A start that cannot work is one line: it is said when the servers have answered."""
 
-    def away(_settings):
-        raise Unavailable("nobody is there")
+    def refuse(*_settings, **_stores):
+        raise Unavailable("the warehouse is away")
 
-    monkeypatch.setattr(module, "connect", away)
+    monkeypatch.setattr(module, "warehouse_folders", refuse)
     monkeypatch.setattr(module, "IS_COMPILED", compiled)
     configure_logs(LogSettings(level="info", format="json"))
     with pytest.raises(Unavailable):
         await module._serve(SETTINGS, data=None)
-    said = json.loads(capsys.readouterr().err.splitlines()[0])
+    (line,) = capsys.readouterr().err.splitlines()
+    said = json.loads(line)
     told = {"event": "daemon begins", "version": VERSION, "python": platform.python_version(), "compiled": compiled}
     assert told.items() <= said.items()
 
