@@ -7,8 +7,8 @@ and the script's arguments come as one, because the client library takes as long
 from __future__ import annotations
 
 import contextlib
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -105,82 +105,45 @@ def arguments_of(
 ) -> list[bytes]:
     """What the script takes, as one array (MessagePack) in the order in which it takes it: events; tables with their
     places; outcomes with their keys, by reply stream; dead letters; what is to be acknowledged, by stream.
+
+    All that is told is JSON, and goes as text: the script's library does not know the type for bytes.
     """
-    outcomes = names.outcome("").encode()
-    told_to: dict[tuple[str | None, int], list[bytes]] = {}
+    prefix = names.outcome("")
+    told_to: dict[tuple[str | None, int], list[str]] = {}
     told_events, letters = list(events), []
-    acknowledged: dict[int, list[str]] = {}
+    acknowledged: defaultdict[int, list[str]] = defaultdict(list)
     for told in batch:
         of_reply = told_to.get((told.reply_to, told.outcome_ttl_s))
         if of_reply is None:
             of_reply = told_to[told.reply_to, told.outcome_ttl_s] = []
-        key, outcome = b"" if told.intent_id is None else outcomes + told.intent_id.encode(), told.outcome
-        of_reply += (_head(len(key)), key, _head(len(outcome)), outcome)
+        of_reply.append("" if told.intent_id is None else prefix + told.intent_id)
+        of_reply.append(told.outcome.decode())
         if told.event is not None:
             told_events.append(told.event)
         if told.dead_letter is not None:
             letters.append(told.dead_letter)
-        acknowledged.setdefault(told.shard, []).append(told.entry_id)
-    array = _Array()
-    array.count(len(told_events))
-    array.texts(told_events)
-    array.count(len(places))
+        acknowledged[told.shard].append(told.entry_id)
+    given: list[int | str | list[str]] = [len(told_events), *_texts(told_events), len(places)]
     for table, place in places.items():
-        array.texts((names.table(table).encode(), place or b""))
-    array.count(len(told_to))
+        given += (names.table(table), (place or b"").decode())
+    given.append(len(told_to))
     for (reply_to, ttl_s), of_reply in told_to.items():
-        array.texts((reply_to.encode() if reply_to is not None and names.is_reply(reply_to) else b"",))
-        array.count(ttl_s)
-        array.count(len(of_reply) // 4)
-        array.encoded(of_reply, items=len(of_reply) // 2)
-    array.count(len(letters))
-    array.texts(letters)
+        given += (reply_to if reply_to is not None and names.is_reply(reply_to) else "", ttl_s, len(of_reply) // 2)
+        given += of_reply
+    given += (len(letters), *_texts(letters))
     pages = [
-        (names.intents(shard).encode(), entry_ids[start : start + ACKNOWLEDGED_AT_ONCE])
+        (names.intents(shard), entry_ids[start : start + ACKNOWLEDGED_AT_ONCE])
         for shard, entry_ids in acknowledged.items()
         for start in range(0, len(entry_ids), ACKNOWLEDGED_AT_ONCE)
     ]
-    array.count(len(pages))
-    for stream, page in pages:
-        array.texts((stream,))
-        array.encoded((msgspec.msgpack.encode(page),), items=1)
-    return [array.whole()]
+    given.append(len(pages))
+    for page in pages:
+        given += page
+    return [msgspec.msgpack.encode(given)]
 
 
-class _Array:
-    """A MessagePack array of texts that are bytes already: the script's library does not know the type for bytes."""
-
-    def __init__(self) -> None:
-        self._items = 0
-        self._parts: list[bytes] = []
-
-    def count(self, number: int) -> None:
-        """Add a number."""
-        self.encoded((msgspec.msgpack.encode(number),), items=1)
-
-    def texts(self, texts: Sequence[bytes]) -> None:
-        """Add texts."""
-        for text in texts:
-            self.encoded((_head(len(text)), text), items=1)
-
-    def encoded(self, parts: Sequence[bytes], *, items: int) -> None:
-        """Add what is encoded."""
-        self._parts += parts
-        self._items += items
-
-    def whole(self) -> bytes:
-        """The array."""
-        return b"\xdd" + self._items.to_bytes(4, "big") + b"".join(self._parts)
-
-
-@lru_cache(maxsize=4096)
-def _head(size: int) -> bytes:
-    """What stands before a text of so many bytes."""
-    if size < 1 << 8:
-        return b"\xd9" + size.to_bytes(1, "big")
-    if size < 1 << 16:
-        return b"\xda" + size.to_bytes(2, "big")
-    return b"\xdb" + size.to_bytes(4, "big")
+def _texts(found: Sequence[bytes]) -> list[str]:
+    return [one.decode() for one in found]
 
 
 class RedisTelling:
