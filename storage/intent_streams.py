@@ -256,11 +256,14 @@ def entry_of(shard: int, entry_id: str, fields: dict[bytes, bytes], *, deliverie
     return Entry(shard=shard, entry_id=entry_id, payload=payload, deliveries=deliveries)
 
 
-def new_entry(shard: int, entry_id: str, fields: list[bytes]) -> Entry:
-    """An entry that is handed out for the first time, from its raw fields: names and values by turns."""
-    if len(fields) == 2 and fields[0] == _INTENT_FIELD:  # as nearly all are
-        return Entry(shard=shard, entry_id=entry_id, payload=fields[1], deliveries=1)
-    return entry_of(shard, entry_id, dict(zip(fields[::2], fields[1::2], strict=True)), deliveries=1)
+def new_entries(shard: int, found: Sequence[tuple[bytes, list[bytes]]]) -> list[Entry]:
+    """Entries that are handed out for the first time, from their raw ids and fields: names and values by turns."""
+    return [
+        Entry(shard=shard, entry_id=entry_id.decode(), payload=fields[1], deliveries=1)
+        if len(fields) == 2 and fields[0] == _INTENT_FIELD  # as nearly all are
+        else entry_of(shard, entry_id.decode(), dict(zip(fields[::2], fields[1::2], strict=True)), deliveries=1)
+        for entry_id, fields in found
+    ]
 
 
 class IntentStreams(Protocol):

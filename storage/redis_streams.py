@@ -34,7 +34,7 @@ from firn.storage.intent_streams import (
     check_payload,
     id_after,
     id_order,
-    new_entry,
+    new_entries,
 )
 from firn.storage.redis_books import RedisBooks
 from firn.storage.redis_claims import RedisClaims
@@ -48,6 +48,9 @@ from firn.storage.redis_writing import RedisWriting
 CONNECT_TIMEOUT_S: Final = 5.0
 BLOCK_MS_MAX: Final = int(ANSWER_TIMEOUT_S * 500)
 """The wait to ask the server for: well below the time after which it counts as not answering."""
+
+READ_BYTES: Final = 256 * 1024
+"""What is taken of an answer at a time: as much as the event loop reads of a socket at once."""
 
 CLUSTER_POLL_S: Final = 0.02
 
@@ -80,6 +83,7 @@ class RedisStreams:
             "socket_connect_timeout": CONNECT_TIMEOUT_S,
             "socket_timeout": None,  # `redis_errors` has one for all
             "protocol": 2,
+            "socket_read_size": READ_BYTES,
             **connection_options,
         }
         self._cluster = cluster
@@ -351,11 +355,10 @@ class RedisStreams:
                 "XREADGROUP", "GROUP", GROUP, consumer, "COUNT", count, *blocking,
                 "STREAMS", *by_stream, *(">" for _ in by_stream),
             )  # fmt: skip
-        return [
-            new_entry(by_stream[_text(stream)], _text(entry_id), fields)
-            for stream, entries in (found.items() if isinstance(found, dict) else found or ())
-            for entry_id, fields in entries
-        ]
+        taken: list[Entry] = []
+        for stream, entries in found.items() if isinstance(found, dict) else found or ():
+            taken += new_entries(by_stream[_text(stream)], entries)
+        return taken
 
     async def _take_each(self, shards: Sequence[int], *, consumer: str, count: int, block_ms: int) -> list[Entry]:
         """A cluster reads no two streams in one command, and to block on one would leave the others waiting."""

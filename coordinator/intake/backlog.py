@@ -11,13 +11,14 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from functools import lru_cache
+from itertools import groupby
 from typing import Final, Literal
 
 import msgspec
 
 from firn.coordinator.intake.page_size import PageSize
 from firn.coordinator.intake.quarantine import Quarantine
-from firn.coordinator.lanes.lanes import Lanes
+from firn.coordinator.lanes.lanes import Due, Lanes
 from firn.model.intent_codec import DecodedIntent
 from firn.model.sharding import shard_of
 from firn.storage.intent_streams import FIRST_ID, Delivered, Entry, IntentStreams, id_after, id_order
@@ -62,10 +63,6 @@ class _Sweep(msgspec.Struct):
 
 
 Progress = Literal["went on", "waits", "came to its end"]
-
-
-Due = tuple[str | None, Entry]
-"""An entry that goes to a lane, with its table; None when it is none of this shard, or none at all."""
 
 
 class Backlog:
@@ -140,15 +137,16 @@ class Backlog:
         """Of entries that were handed out for the first time, those that go to their lanes now: they count as under
         way. The others are held back.
         """
+        if self._lanes.any_under_way(entries):
+            entries = [entry for entry in entries if not self._lanes.under_way(self.shard, entry.entry_id)]
         due: list[Due] = []
-        for entry in entries:
-            if self._lanes.under_way(self.shard, entry.entry_id):
-                continue
-            table = self._table_of(entry)
-            if table is not None and (table in self._marks or not self._lanes.has_room(table)):
-                self._hold_back(table, entry.entry_id)
-            else:
-                self._admit(due, table, entry)
+        for table, group in groupby(entries, key=self._table_of):
+            some = list(group)
+            admitted = [] if table in self._marks else self._lanes.admit(some, table=table)
+            due += admitted
+            if table is not None:
+                for entry in some[len(admitted) :]:
+                    self._hold_back(table, entry.entry_id)
         if due:
             self._quarantine.others_admitted()
         return due
@@ -175,10 +173,6 @@ class Backlog:
     def let_go(self, due: Sequence[Due]) -> None:
         """These admitted entries will not be handed over."""
         self._lanes.settled([(self.shard, entry.entry_id) for _, entry in due])
-
-    def _admit(self, due: list[Due], table: str | None, entry: Entry) -> None:
-        self._lanes.admit(entry, table=table)
-        due.append((table, entry))
 
     async def step(self) -> bool:
         """Look at one page of each pass that is under way.
@@ -263,7 +257,7 @@ class Backlog:
                 if suspects and not self._quarantine.has_room(entry.deliveries):
                     stopped_at = entry
                     break
-                self._admit(due, table, entry)
+                due += self._lanes.admit([entry], table=table)
                 if suspects:
                     self._quarantine.admit(self.shard, entry.entry_id, table=table, deliveries=entry.deliveries)
             if due and not suspects:

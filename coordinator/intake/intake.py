@@ -14,14 +14,14 @@ import msgspec
 import structlog
 
 from firn.coordinator.cancellation import cancel_all
-from firn.coordinator.intake.backlog import Backlog, Due
+from firn.coordinator.intake.backlog import Backlog
 from firn.coordinator.intake.intent_reader import IntentReader
 from firn.coordinator.intake.lost_entries import LostEntries
 from firn.coordinator.intake.page_size import PageSize
 from firn.coordinator.intake.quarantine import Quarantine
 from firn.coordinator.intake.read_appends import Rules, read_intent
 from firn.coordinator.intake.set_aside import SetAside
-from firn.coordinator.lanes.lanes import Lanes
+from firn.coordinator.lanes.lanes import Due, Lanes
 from firn.coordinator.metrics import Metrics
 from firn.coordinator.outcomes.publish import Publisher
 from firn.coordinator.pending import Pending
@@ -195,13 +195,14 @@ class Intake:
 
         Where there is much to read this waits only until no more than `PAGES_AHEAD` are on their way.
         """
-        reads = self._reader is not None and self._reader.takes([entry.payload or b"" for entry in _entries_of(pages)])
+        payloads = [entry.payload or b"" for page in pages for _, entry in page.due]
+        reads = self._reader is not None and self._reader.takes(payloads)
         if not reads and not self._on_their_way:
-            await self._hand_over(pages, None)
+            await self._hand_over(pages, payloads, None)
             await asyncio.sleep(0)  # lanes first: they may have all that they waited for
             return
         last = self._on_their_way[-1] if self._on_their_way else None
-        self._on_their_way.append(asyncio.create_task(self._hand_over(pages, last), name="intake hands over"))
+        self._on_their_way.append(asyncio.create_task(self._hand_over(pages, payloads, last), name="intake hands over"))
         await self._wait_for_pages(PAGES_AHEAD)
 
     async def _distribute_again(self, backlog: Backlog, due: list[Due]) -> None:
@@ -213,11 +214,11 @@ class Intake:
         while self._on_their_way and (len(self._on_their_way) > most or self._on_their_way[0].done()):
             await self._on_their_way.popleft()
 
-    async def _hand_over(self, pages: list[_Page], last: asyncio.Task[None] | None) -> None:
-        """Hand pages over to the lanes once they have been read, and after the `last` ones."""
+    async def _hand_over(self, pages: list[_Page], payloads: Sequence[bytes], last: asyncio.Task[None] | None) -> None:
+        """Hand pages over to the lanes once their `payloads` have been read, and after the `last` ones."""
         try:
             with self._lanes.awaiting(Counter(table for page in pages for table, _ in page.due)):
-                read = await self._read_ahead(_entries_of(pages))
+                read = await self._read_ahead(payloads)
                 if last is not None:
                     await asyncio.wait({last})
             while pages:
@@ -232,6 +233,8 @@ class Intake:
 
     def _reused(self, entries: Sequence[Entry]) -> list[Entry]:
         """Entries with ids under which others are under way: to tell of one would acknowledge the other unread."""
+        if not self._lanes.any_under_way(entries):
+            return []
         reused = [entry for entry in entries if self._lanes.has_another(entry)]
         if reused:
             self._log.error(
@@ -304,11 +307,11 @@ class Intake:
         self._metrics.paused_intents.set(paused)
         self._metrics.held_back_intents.set(sum(backlog.entries for backlog in self._backlogs.values()) - paused)
 
-    async def _read_ahead(self, entries: Sequence[Entry]) -> Sequence[DecodedIntent | None]:
+    async def _read_ahead(self, payloads: Sequence[bytes]) -> Sequence[DecodedIntent | None]:
         """What the process that reads intents makes of these; None for each that is left to `_decode`."""
         if self._reader is None:
-            return [None] * len(entries)
-        read = await self._reader.read_ahead([entry.payload or b"" for entry in entries])
+            return [None] * len(payloads)
+        read = await self._reader.read_ahead(payloads)
         self._metrics.read_ahead.inc(len(read) - read.count(None))
         return read
 
@@ -350,7 +353,7 @@ class Intake:
         home = shard_of(decoded.intent.table, shards=self._shards)
         if home != entry.shard:
             return self._move(entry, home)
-        entry_ms = _entry_ms(entry)
+        entry_ms = int(entry.entry_id.partition("-")[0])  # the queue's clock; an id of a writer's own may say anything
         self._lanes.put(
             Pending(
                 decoded=decoded,
@@ -392,17 +395,8 @@ class Intake:
         return None
 
 
-def _entries_of(pages: Sequence[_Page]) -> list[Entry]:
-    return [entry for page in pages for _, entry in page.due]
-
-
 def _names_of(fields: Collection[bytes]) -> str:
     """The names of an entry's fields, the first few of them and as far as they can be printed."""
     names = [ascii(name[:FIELD_NAME_SHOWN_MAX].decode(errors="replace")) for name in islice(fields, FIELDS_SHOWN_MAX)]
     more = len(fields) - len(names)
     return ", ".join([*names, f"{more} more"] if more else names) or "none"
-
-
-def _entry_ms(entry: Entry) -> int:
-    """The queue's clock when the entry was added; an id that a writer chose itself may say anything."""
-    return int(entry.entry_id.partition("-")[0])

@@ -30,6 +30,10 @@ IDLE_SWEEP_S = 30.0
 """How often idle lanes are dropped; what they know of their tables is put away."""
 
 
+Due = tuple[str | None, Entry]
+"""An entry that goes to a lane, with its table; None when it is none of its shard, or none at all."""
+
+
 class _Held(msgspec.Struct):
     """What a lane has under way: queued, being committed or being published."""
 
@@ -38,10 +42,6 @@ class _Held(msgspec.Struct):
 
 
 _NOTHING: Final = _Held()
-
-
-def _size_of(entry: Entry) -> int:
-    return len(entry.payload or b"")
 
 
 def lane_name(table: str) -> str:
@@ -58,8 +58,8 @@ class Lanes:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._ending: dict[asyncio.Task[None], Lane] = {}
         """Lanes that are retired and still at their last batch."""
-        self._under_way: defaultdict[int, dict[str, tuple[str | None, Entry]]] = defaultdict(dict)
-        """By shard and entry id: table and entry."""
+        self._under_way: defaultdict[int, dict[str, Due]] = defaultdict(dict)
+        """By shard and entry id."""
         self._held: dict[str, _Held] = {}
         self._bytes = 0
         self._coming: Counter[str | None] = Counter()
@@ -123,21 +123,37 @@ class Lanes:
         """Whether an operator has paused the table: nothing is to be taken for it."""
         return table in self._shop.paused
 
-    def admit(self, entry: Entry, *, table: str | None) -> None:
-        """Count an entry as under way, until `settled`; `table` None: it will be in no lane."""
-        self._under_way[entry.shard][entry.entry_id] = table, entry
-        size = _size_of(entry)
-        self._bytes += size
-        if table is not None:
-            held = self._held.get(table)
-            if held is None:
-                held = self._held[table] = _Held()
+    def admit(self, entries: Sequence[Entry], *, table: str | None) -> list[Due]:
+        """Count entries of a shard as under way, until `settled`: as many of them as the table's lane has room for, in
+        order. `table` None: they will be in no lane, and all are counted.
+        """
+        due: list[Due] = []
+        if table is not None and not self.has_room(table):
+            return due
+        limits, under_way = self._shop.limits, self._under_way[entries[0].shard]
+        held = _Held() if table is None else self._held.setdefault(table, _Held())
+        for entry in entries:
+            if (
+                table is not None
+                and due
+                and (held.intents >= limits.lane_intents_max or held.bytes >= limits.buffered_bytes_max - self._bytes)
+            ):  # as `has_room` would say, which would take as long as the rest
+                break
+            one = under_way[entry.entry_id] = table, entry
+            due.append(one)
+            size = len(entry.payload or b"")
+            self._bytes += size
             held.intents += 1
             held.bytes += size
+        return due
 
     def under_way(self, shard: int, entry_id: str) -> bool:
         """Whether the entry is queued, being committed or being published here."""
         return entry_id in self._under_way[shard]
+
+    def any_under_way(self, entries: Sequence[Entry]) -> bool:
+        """Whether that is so of one of these entries of a shard."""
+        return not self._under_way[entries[0].shard].keys().isdisjoint([entry.entry_id for entry in entries])
 
     def has_another(self, entry: Entry) -> bool:
         """Whether an entry of the same id and with other content is under way.
@@ -162,7 +178,7 @@ class Lanes:
             if known is None:
                 continue
             table, entry = known
-            size = _size_of(entry)
+            size = len(entry.payload or b"")
             self._bytes -= size
             if table is not None:
                 held = self._held[table]

@@ -291,7 +291,7 @@ async def test_an_emptied_redis_may_hand_out_an_entry_id_again_for_another_inten
     async with bench.daemon() as daemon:
         await bench.commit(create())
         # An entry that is under way for ever stands for one whose outcome could not be sent before Redis was emptied.
-        daemon.lanes.admit(Entry(shard=0, entry_id="5-1", payload=b"", deliveries=1), table=None)
+        daemon.lanes.admit([Entry(shard=0, entry_id="5-1", payload=b"", deliveries=1)], table=None)
         bench.redis.flush_all()
         intent = append("a")
         bench.redis.add("firn:intents:0", {b"intent": encode_intent(intent)})
