@@ -27,4 +27,5 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True, eq=False, gc=False):
     @property
     def entry_name(self) -> str:
         """Where the intent stands in the queue, for people: epoch, shard and entry id."""
-        return f"{self.epoch}/{self.entry.shard}/{self.entry.entry_id}"
+        entry = self.entry
+        return f"{self.epoch}/{entry.shard}/{entry.entry_id}"

@@ -33,7 +33,7 @@ def outcome_of(
     """
     intent = pending.decoded.intent
     attempt = working.attempt
-    latency_ms = round((now - pending.taken_at) * 1000, 3)
+    latency_ms = round((now - pending.taken_at) * 1_000_000) / 1000  # to three places, which `round` takes longer for
     match decision:
         case Applied():
             return Committed(
@@ -115,24 +115,7 @@ def segment_of(  # noqa: PLR0913 - a segment is made of all these, and each has 
     current = working.current
     uuid = uuid_of(current) if current is not None else state.pointer.uuid if state.pointer is not None else ""
     location = segment_place(state, working)
-    decided = tuple(
-        Decided(
-            intent_id=p.decoded.intent.intent_id,
-            digest=p.decoded.digest,
-            operation=OPERATIONS[type(p.decoded.intent)],
-            outcome=outcome,
-            entry=p.entry_name,
-            entry_ms=p.entry_ms,
-            branch=ref_of(p.decoded.intent),
-            writer=p.decoded.intent.writer,
-            writer_sequence=p.decoded.intent.writer_sequence,
-            base_snapshot_id=base_of(p.decoded.intent),
-            priority=p.decoded.intent.priority,
-            deliveries=p.entry.deliveries,
-            trace_id=trace_of(p.decoded.intent),
-        )
-        for p, outcome in zip(pendings, outcomes, strict=True)
-    )
+    decided = tuple([_decided(p, outcome) for p, outcome in zip(pendings, outcomes, strict=True)])
     return Segment(
         location=location,
         batch=Batch(
@@ -159,6 +142,26 @@ def segment_of(  # noqa: PLR0913 - a segment is made of all these, and each has 
         checkpoint=(
             decisions.checkpoint_with(decided, location=location) if decisions.checkpoint_due(len(decided)) else None
         ),
+    )
+
+
+def _decided(pending: Pending, outcome: Outcome) -> Decided:
+    decoded, entry = pending.decoded, pending.entry
+    intent = decoded.intent
+    return Decided(
+        intent_id=intent.intent_id,
+        digest=decoded.digest,
+        operation=OPERATIONS[type(intent)],
+        outcome=outcome,
+        entry=pending.entry_name,
+        entry_ms=pending.entry_ms,
+        branch=ref_of(intent),
+        writer=intent.writer,
+        writer_sequence=intent.writer_sequence,
+        base_snapshot_id=base_of(intent),
+        priority=intent.priority,
+        deliveries=entry.deliveries,
+        trace_id=trace_of(intent),
     )
 
 

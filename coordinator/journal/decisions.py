@@ -390,15 +390,16 @@ class Decisions:
 
     def checkpoint_with(self, decided: Sequence[Decided], *, location: str) -> Checkpoint:
         """The checkpoint that a segment at `location` with these decisions is to carry."""
-        recent = ((intent_id, known.digest, known.segment) for intent_id, known in self._recent.items())
-        entries = [*recent, *((d.intent_id, d.digest, location) for d in decided)]
-        segments = list(dict.fromkeys(segment for _, _, segment in entries))
+        recent, own = self._recent, [location] if decided else []
+        segments = tuple(dict.fromkeys([*[known.segment for known in recent.values()], *own]))
         index = {segment: position for position, segment in enumerate(segments)}
+        intents = [(intent_id, known.digest, index[known.segment]) for intent_id, known in recent.items()]
+        intents += [(d.intent_id, d.digest, index[location]) for d in decided]
         return Checkpoint(
-            segments=tuple(segments),
-            intents=tuple((intent_id, digest, index[segment]) for intent_id, digest, segment in entries),
+            segments=segments,
+            intents=tuple(intents),
             writers=self._writers.together_with(decided, location),
-            newest_entry_ms=max([self.newest_entry_ms, *(d.entry_ms for d in decided)]),
+            newest_entry_ms=max([self.newest_entry_ms, *[d.entry_ms for d in decided]]),
             older_id_ms=self._listed_ms,
             landmarks=dict(list(self._new_landmarks.items())[-LANDMARKS_MAX:]),
         )

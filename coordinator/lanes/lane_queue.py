@@ -68,7 +68,7 @@ class Line:
 
     def take_first(self, *, intents_max: int, bytes_max: int, at_least_one: bool) -> list[Pending]:
         """Take out those that are next, as many as may be together; the first, if so wanted, whatever its size."""
-        found: list[_Place] = []
+        found: list[Pending] = []
         size, places = 0, self._places
         while places and len(found) < intents_max:
             place = places[0]
@@ -76,17 +76,16 @@ class Line:
                 size += place.pending.decoded.size
                 if size > bytes_max and (found or not at_least_one):
                     break
-                found.append(place)
+                self.take(place)
+                found.append(place.pending)
             places.popleft()
-        for place in found:
-            self.take(place)
-        return [place.pending for place in found]
+        return found
 
     def take(self, place: _Place) -> None:
         """Take an intent out of the line."""
         place.taken = True
         self._count -= 1
-        writer = _epochs_of(place.pending)
+        writer = _epochs_of(place.pending) if self._writers else None
         if writer is not None:
             self._writers[writer] -= 1
             if not self._writers[writer]:
@@ -247,8 +246,9 @@ class LaneQueue:
     def _count_waits(self, batch: Sequence[Pending]) -> None:
         now = time.monotonic()
         self._metrics.stage_seconds.labels("wait").observe_all([now - pending.taken_at for pending in batch])
-        for pending in [p for p in batch if p.decoded.intent.priority == "maintenance"]:
-            self._metrics.maintenance_wait_seconds.observe(now - pending.taken_at)
+        for pending in batch:
+            if pending.decoded.intent.priority == "maintenance":
+                self._metrics.maintenance_wait_seconds.observe(now - pending.taken_at)
 
     def _late(self, now_ms: int) -> list[Pending]:
         """Those whose deadline has passed, refused: they cost a batch nothing, so they need not wait to be due.
@@ -284,6 +284,8 @@ class LaneQueue:
 
     def _fill(self, batch: list[Pending], line: Line, *, intents_max: int, bytes_max: int) -> None:
         """Take from the front of a line until the batch is as large as it may be; its first intent always fits."""
+        if not line:
+            return
         taken = line.take_first(
             intents_max=intents_max - len(batch),
             bytes_max=bytes_max - sum([p.decoded.size for p in batch if p.verdict is None]),
