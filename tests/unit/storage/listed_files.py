@@ -79,6 +79,7 @@ LEFT: Final = {
     "control": bare(path="\x01"),
     "zero byte": bare(path="\0"),
     "other letters": bare(path="é"),
+    "no list of values": bare(partition='"partition":],'),
     "no values": in_partition(),
     "no value behind a comma": in_partition("1", ""),
     "none behind the most": in_partition(*range(64), ""),

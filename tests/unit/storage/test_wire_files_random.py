@@ -264,3 +264,21 @@ def test_a_bound_that_is_too_long_is_refused_by_python(size: int) -> None:
     if size > 64 * 1024:
         with pytest.raises(InvalidInput):
             require_encoded(encoded)
+
+
+@pytest.mark.parametrize(
+    "encoded",
+    [
+        b"\x02\x02\x02\x02\x02\x04\x04\0" + b"\0" * 9,
+        b"\x02\x01\x04\x02\x02\0" + b"\0" * 9,
+        b"\x02\x02\x02\x02\x01" + b"\0" * 9,
+        b"\x02\x02\x02\x02" + b"\x02" * 9,
+        b"\x02\x04\x02\x02\0" + b"\0" * 9,
+        b"\0" * 8 + b"\x02\x02\x02\0" + b"\0",
+        b"\0" * 7 + b"\x02\x02\x02\x02\x04\0" + b"\0" * 2,
+        b"\0" * 6 + b"\x04" + b"\0" * 3,
+    ],
+    ids=["blocks", "sized block", "odd end", "no end", "more said", "equality ids", "offset blocks", "no branch"],
+)
+def test_metrics_laid_out_in_another_way_are_left_to_python(encoded: bytes) -> None:
+    assert not check_encoded(encoded)
