@@ -13,19 +13,15 @@ from firn.model.datafile import FileFormat
 from firn.model.intent_codec import FilesRead
 from firn.storage.wire_metrics import EncodedFile
 
+try:
+    from firn.storage.native.wire_files import read as _compiled
+except ImportError:  # installed where there was no C compiler
+    _read: _Read | None = None
+else:
+    _read = _compiled
+
 _File = tuple[str, FileFormat, int, tuple[Any, ...], int, int, bytes]
 _Read = Callable[[bytes, int], tuple[int, bytes, list[_File]] | None]
-
-
-def _compiled() -> _Read | None:
-    try:
-        from firn.storage.native.wire_files import read  # noqa: PLC0415 - it need not be there
-    except ImportError:  # installed where there was no C compiler
-        return None
-    return read
-
-
-_read: Final = _compiled()
 
 IS_COMPILED: Final = _read is not None
 """Whether the compiled code is there."""
