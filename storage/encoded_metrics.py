@@ -6,7 +6,8 @@ v2 and v3, so that such bytes cannot be out of date. What a commit depends on (l
 in them.
 
 Whoever takes them in looks at every byte (`require_encoded`): a manifest that no reader can decode would be the table's
-end. What the bytes of most files look like, a few expressions know; all others are decoded.
+end. What the bytes of most files look like, a few expressions know; all others are decoded, and encoded anew where they
+are to be written (`firn.storage.wire_metrics.in_plain_form`).
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def require_encoded(encoded: bytes) -> None:
 
     Raises InvalidInput.
     """
-    if not _is_plain(encoded):
+    if not is_plain(encoded):
         _members(encoded)
 
 
@@ -86,7 +87,8 @@ _REST: Final = re.compile(
 """Key metadata, split offsets, no equality ids, sort order."""
 
 
-def _is_plain(encoded: bytes) -> bool:
+def is_plain(encoded: bytes) -> bool:
+    """Whether these are metrics laid out like most; others may be metrics, too."""
     counts = _COUNTS.match(encoded)
     if counts is None:
         return False

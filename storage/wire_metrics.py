@@ -11,10 +11,11 @@ from binascii import unhexlify
 from typing import Final
 
 from firn.model.content_file import unpartitioned, with_bytes
+from firn.model.datafile import DataFile
 from firn.model.errors import InvalidInput
 from firn.model.intent import ContentFile, CountMap, ValueMap
 from firn.storage.column_maps import EMPTY, NULL, SOME, Columns, columns_of, encode_int, encode_list
-from firn.storage.encoded_metrics import require_encoded
+from firn.storage.encoded_metrics import is_plain, with_metrics
 from firn.storage.manifest_bytes import encode_metrics
 
 
@@ -27,14 +28,20 @@ def encoded_file(file: ContentFile) -> EncodedFile:
 
     Raises InvalidIntent or InvalidInput for metrics with which something is wrong; the file as it is says what.
     """
-    if file.encoded is None:
-        encoded = encode_wire_metrics(file, where="")
-    else:
-        encoded = file.encoded
-        require_encoded(encoded)
+    encoded = encode_wire_metrics(file, where="") if file.encoded is None else in_plain_form(file.encoded)
     return with_bytes(EncodedFile, file, encoded, file.partition)
 
 
+def in_plain_form(encoded: bytes) -> bytes:
+    """The metrics that came as these bytes, laid out as firn lays them out. Raises InvalidInput for what is none.
+
+    They may be in blocks of other sizes, or have numbers in more bytes than their types take: firn reads these, and
+    Java's decoder ends with an error.
+    """
+    return encoded if is_plain(encoded) else encode_metrics(with_metrics(with_bytes(DataFile, _NO_FILE, encoded, ())))
+
+
+_NO_FILE: Final = ContentFile(file_path="-", file_format="parquet", spec_id=0, record_count=0, file_size_in_bytes=0)
 _UNFIT: Final = (ValueError, TypeError, IndexError, InvalidInput)
 _EMPTY_HEX: Final = EMPTY.hex()
 _NULL_HEX: Final = NULL.hex()

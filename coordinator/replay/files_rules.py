@@ -14,9 +14,9 @@ from firn.model.datafile import DataFile
 from firn.model.errors import InvalidInput, InvalidIntent
 from firn.model.intent import ContentFile
 from firn.model.metadata import TableMetadata
-from firn.storage.encoded_metrics import require_encoded, with_metrics
+from firn.storage.encoded_metrics import with_metrics
 from firn.storage.locations import folder_of, is_plain, normalize
-from firn.storage.wire_metrics import EncodedFile, encode_wire_metrics
+from firn.storage.wire_metrics import EncodedFile, encode_wire_metrics, in_plain_form
 
 WRITE_DATA_PATH = "write.data.path"
 
@@ -64,12 +64,12 @@ def _bind_bytes(file: ContentFile, metadata: TableMetadata, where: str) -> DataF
     partition = bind_partition(file, metadata, where=where)
     if file.encoded is None:
         return with_bytes(DataFile, file, encode_wire_metrics(file, where=where), partition)
-    if not isinstance(file, EncodedFile):
-        try:
-            require_encoded(file.encoded)
-        except InvalidInput as error:
-            raise _unreadable(error, where) from error
-    return with_bytes(DataFile, file, file.encoded, partition)
+    if isinstance(file, EncodedFile):
+        return with_bytes(DataFile, file, file.encoded, partition)
+    try:
+        return with_bytes(DataFile, file, in_plain_form(file.encoded), partition)
+    except InvalidInput as error:
+        raise _unreadable(error, where) from error
 
 
 def _unreadable(error: InvalidInput, where: str) -> InvalidIntent:

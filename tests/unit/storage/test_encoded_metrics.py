@@ -10,7 +10,7 @@ from firn.model.partitioning import partition_type
 from firn.storage.avro import decode_block
 from firn.storage.avro_numbers import encode_long
 from firn.storage.avro_schema import compile_schema
-from firn.storage.encoded_metrics import BOUND_BYTES_MAX, _is_plain, require_encoded, with_metrics
+from firn.storage.encoded_metrics import BOUND_BYTES_MAX, is_plain, require_encoded, with_metrics
 from firn.storage.manifest_bytes import encode_metrics
 from firn.storage.manifest_schema import manifest_schema
 from firn.storage.packed_entries import block_content, pack, unpack
@@ -59,7 +59,7 @@ def test_a_manifest_is_the_same_in_either_form(version, metrics):
 def test_metrics_of_twenty_columns_are_known_at_sight():
     counts = {n: n * 1000 for n in range(1, 21)}
     bounds = {n: bytes(8 if n % 2 else 16) for n in range(1, 21)}
-    assert _is_plain(encoded({
+    assert is_plain(encoded({
         "column_sizes": counts, "value_counts": counts, "null_value_counts": counts, "nan_value_counts": {},
         "lower_bounds": bounds, "upper_bounds": bounds, "split_offsets": (4, 2**30), "sort_order_id": 1,
     }))  # fmt: skip

@@ -6,12 +6,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from firn.model.content_file import unpartitioned
-from firn.model.errors import InvalidIntent
+from firn.model.errors import InvalidInput, InvalidIntent
 from firn.model.intent import ContentFile, CountMap, ValueMap
 from firn.storage import wire_metrics
 from firn.storage.encoded_metrics import require_encoded
 from firn.storage.manifest_bytes import encode_metrics
-from firn.storage.wire_metrics import encode_wire_metrics
+from firn.storage.wire_metrics import encode_wire_metrics, in_plain_form
 
 IDS = st.integers(0, 70) | st.integers(0, 2**31 - 1)
 COUNTS = st.integers(0, 63) | st.integers(0, 20_000) | st.integers(2**13 - 2, 2**28) | st.integers(0, 2**63 - 1)
@@ -72,6 +72,39 @@ def test_both_ways_say_the_same(file):
     assert encoded == found(the_long_way, file)
     if isinstance(encoded, bytes):
         require_encoded(encoded)
+
+
+NOTHING_MORE = bytes(9)
+AN_ID = b"\x02\x02\x82\x01\x0a\x00" + NOTHING_MORE
+"""One column's size: id 65, 5 bytes."""
+
+
+@pytest.mark.parametrize(
+    "came",
+    [
+        b"\x02\x02\x82\x81\x80\x80\x80\x00\x0a\x00" + NOTHING_MORE,
+        b"\x02\x02\x82\x01\x8a\x80\x80\x80\x80\x80\x80\x80\x80\x80\x00\x00" + NOTHING_MORE,
+        b"\x02\x01\x06\x82\x01\x0a\x00" + NOTHING_MORE,
+        b"\x02\x02\x82\x01\x0a\x02\x82\x01\x0a\x00" + NOTHING_MORE,
+    ],
+    ids=["an id in six bytes", "a count in eleven", "a block with its size", "a column twice, in two blocks"],
+)
+def test_metrics_that_came_in_another_form_are_written_in_firns(came):
+    file = ContentFile(
+        file_path="a", file_format="parquet", spec_id=0, record_count=1, file_size_in_bytes=1, encoded=came
+    )
+    require_encoded(came)
+    assert wire_metrics.encoded_file(file).encoded == AN_ID
+
+
+def test_metrics_that_came_in_firns_form_are_written_as_they_came(monkeypatch):
+    monkeypatch.delattr(wire_metrics, "encode_metrics")
+    assert in_plain_form(AN_ID) is AN_ID
+
+
+def test_what_is_no_metrics_is_refused():
+    with pytest.raises(InvalidInput):
+        in_plain_form(b"\x02\x02\x82\x01")
 
 
 def test_a_file_like_most_does_not_go_the_long_way(monkeypatch):
