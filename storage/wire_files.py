@@ -13,12 +13,17 @@ from firn.model.datafile import FileFormat
 from firn.model.intent_codec import FilesRead
 from firn.storage.wire_metrics import EncodedFile
 
+INTERFACE: Final = 1
+"""The compiled code that this is for."""
+
 try:
-    from firn.storage.native.wire_files import read as _compiled
+    from firn.storage.native import wire_files as _compiled
 except ImportError:  # installed where there was no C compiler
     _read: _Read | None = None
 else:
-    _read = _compiled
+    _read = (
+        _compiled.read if getattr(_compiled, "INTERFACE", 0) == INTERFACE else None
+    )  # an older build may be left there
 
 _File = tuple[str, FileFormat, int, tuple[Any, ...], int, int, bytes]
 _Read = Callable[[bytes, int], tuple[int, bytes, list[_File]] | None]

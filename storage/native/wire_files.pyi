@@ -2,6 +2,8 @@ from typing import Any
 
 from firn.model.datafile import FileFormat
 
+INTERFACE: int
+
 def read(
     payload: bytes, start: int, /
 ) -> tuple[int, bytes, list[tuple[str, FileFormat, int, tuple[Any, ...], int, int, bytes]]] | None: ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from msgspec.structs import replace
 
 from firn.coordinator.client.encoded_files import with_encoded_metrics
 from firn.model.intent import ContentFile, ValueMap
+from firn.storage import wire_files
 from firn.storage.wire_files import IS_COMPILED, read_files
 from firn.storage.wire_metrics import encoded_file
 from tests.unit.storage.listed_files import LEFT, TAKEN, bare
@@ -109,3 +111,16 @@ def test_a_start_outside_the_payload_is_a_mistake() -> None:
             read(PLAIN, start)
     assert read(PLAIN, len(PLAIN)) is None
     assert read(b"", 0) is None
+
+
+def test_an_older_build_that_was_left_there_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    try:
+        native = importlib.import_module("firn.storage.native.wire_files")
+        monkeypatch.setattr(native, "INTERFACE", wire_files.INTERFACE - 1)
+        importlib.reload(wire_files)
+        assert not wire_files.IS_COMPILED
+        assert wire_files.read_files(spelled(FILE)) is None
+    finally:
+        monkeypatch.undo()
+        importlib.reload(wire_files)
+    assert wire_files.IS_COMPILED
