@@ -19,6 +19,10 @@ SILENCE_S: Final = 1.0
 """A connection on which nothing was answered for so long is not kept when whoever asked gives up."""
 
 
+LARGE_BYTES: Final = 16 * 1024
+"""A last argument from which on the client library's code takes longer to pack a command than Python does."""
+
+
 class AddingLine:
     """Commands one behind the other on one connection, answered in that order: none waits for the answer to another.
 
@@ -115,5 +119,18 @@ class WaitingLine:
             else:
                 await self._pool.ensure_connection(self._connection)
             connection = self._connection
-            await connection.send_packed_command(hiredis.pack_command(command), check_health=False)
+            await connection.send_packed_command(packed(command), check_health=False)
             return await connection.read_response()  # the library disconnects when this fails or is broken off
+
+
+def packed(command: tuple[Any, ...]) -> bytes:
+    """A command as it is sent. One of 800 kB takes `hiredis` 0.7 ms, which makes room for it little by little."""
+    last = command[-1]
+    if not isinstance(last, bytes) or len(last) < LARGE_BYTES:
+        packed: bytes = hiredis.pack_command(command)
+        return packed
+    parts = [b"*%d\r\n" % len(command)]
+    for argument in command:
+        data = argument if isinstance(argument, bytes) else str(argument).encode()
+        parts += (b"$%d\r\n" % len(data), data, b"\r\n")
+    return b"".join(parts)
