@@ -11,9 +11,10 @@ Hint = Literal["retry", "replan", "narrow-filter", "fix"]
 again, ask for less, or mend the intent."""
 
 
-class Committed(
-    msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_defaults=True, tag="committed", tag_field="status"
-):
+class Committed(  # gc=False: nothing in it leads back to it, and a batch makes thousands
+    msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_defaults=True, tag="committed", tag_field="status",
+    gc=False,
+):  # fmt: skip
     """The intent is in the table, exactly once.
 
     `snapshot_id` is None where the operation makes no snapshot. `replays` counts how often the batch had to be

@@ -381,11 +381,10 @@ def transaction_in(batch: Sequence[Pending]) -> Transaction | None:
 
 def operations_in(batch: Sequence[Pending]) -> list[Intent]:
     """What the batch asks for, operation by operation: the members of a transaction, else the intents."""
-    operations: list[Intent] = []
-    for pending in batch:
-        intent = pending.decoded.intent
-        operations += intent.members if isinstance(intent, Transaction) else (intent,)
-    return operations
+    intents = [pending.decoded.intent for pending in batch]
+    if Transaction not in set(map(type, intents)):  # as nearly always
+        return intents
+    return [one for intent in intents for one in (intent.members if isinstance(intent, Transaction) else (intent,))]
 
 
 def size_after(part: Part, before: TableSize | None) -> TableSize | None:

@@ -124,9 +124,10 @@ class Publisher:
         self._metrics.outcomes_kept_seconds.set(self._keeping.seconds)
         for refusal in notice.refused:
             self._count_refusal(refusal)
-        decided_as = [(decided.operation, type(decided.outcome)) for decided in notice.segment.decided]
-        for (operation, kind), count in Counter(decided_as).items():
-            self._metrics.intents.labels(operation, str(kind.__struct_config__.tag)).inc(count)
+        refused = Counter(refusal.operation for refusal in notice.refused)
+        for operation, count in Counter([decided.operation for decided in notice.segment.decided]).items():
+            self._count(operation, "committed", count - refused[operation])
+            self._count(operation, "rejected", refused[operation])
         self._log_traces(notice.segment)
 
     def announce(self, segment: Segment) -> None:
@@ -267,6 +268,10 @@ class Publisher:
         places: dict[str, bytes | None] | None = None,
     ) -> None:
         self._queue.put_nowait(_Parcel(settlements, events, tuple(taken_at), places or {}))
+
+    def _count(self, operation: str, status: str, count: int) -> None:
+        if count:
+            self._metrics.intents.labels(operation, status).inc(count)
 
     def _count_refusal(self, refusal: _Refusal) -> None:
         outcome = refusal.outcome

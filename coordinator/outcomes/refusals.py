@@ -58,10 +58,11 @@ class Refusals:
         known: dict[str, Rejected] = {}
         asked: list[str] = []
         ids = [pending.decoded.intent.intent_id for pending in batch]
+        recent, may_be_known = self._recent, self._may_be_known
         for pending, intent_id, made_ms in zip(batch, ids, intent_ids_ms(ids), strict=True):
-            if intent_id in self._recent:
-                known[intent_id] = self._recent[intent_id]
-            elif self._may_be_known(pending, made_ms):
+            if intent_id in recent:
+                known[intent_id] = recent[intent_id]
+            elif may_be_known(pending, made_ms):
                 asked.append(intent_id)
         if asked:
             for intent_id, data in zip(asked, await self._streams.outcomes(asked), strict=True):
@@ -97,9 +98,10 @@ class Refusals:
         entry = pending.entry
         if entry.deliveries > 1:
             return True
-        first_ms = self._first_ms.setdefault(entry.shard, pending.entry_ms)
+        entry_ms = pending.entry_ms
+        first_ms = self._first_ms.setdefault(entry.shard, entry_ms)
         # A young id that the daemon before has refused was made before `first_ms`, by a clock that may be a bit ahead.
-        return abs(pending.entry_ms - made_ms) > YOUNG_MS or pending.entry_ms <= first_ms + 2 * YOUNG_MS
+        return abs(entry_ms - made_ms) > YOUNG_MS or entry_ms <= first_ms + 2 * YOUNG_MS
 
 
 def refusal_in(data: bytes) -> Rejected | None:
