@@ -35,7 +35,8 @@ def merge_plan(
 
     Neighbours go into one bin until it is full, from the oldest on, so that the underfilled bin is the newest one and
     files that came together stay together. A bin of several is merged; that of the newest manifest waits for
-    `min_count` of them, or every commit would rewrite it.
+    `min_count` of them, or every commit would rewrite it. Of that bin are left as they are, from the oldest on, those
+    larger than all newer ones together: what was merged before is written again when as much has come, not each time.
     """
     plan: list[MergeBin] = []
     contents: tuple[ManifestContent, ...] = ("data", "deletes")
@@ -44,9 +45,26 @@ def merge_plan(
         for spec_id in sorted({manifest.partition_spec_id for manifest in group}, reverse=True):
             own = [manifest for manifest in group if manifest.partition_spec_id == spec_id]
             for packed in _pack_from_end(own, target_bytes):
-                waits = packed[0] is group[0] and len(packed) < min_count
-                plan.append(MergeBin(manifests=packed, merge=len(packed) > 1 and not waits))
+                if packed[0] is not group[0]:
+                    plan.append(MergeBin(manifests=packed, merge=len(packed) > 1))
+                elif len(packed) < max(min_count, 2):
+                    plan.append(MergeBin(manifests=packed, merge=False))
+                else:
+                    count = _worth_merging(packed, min_count=min_count)
+                    plan.append(MergeBin(manifests=packed[:count], merge=True))
+                    plan += [MergeBin(manifests=(large,), merge=False) for large in packed[count:]]
     return plan
+
+
+def _worth_merging(packed: Sequence[ManifestFile], *, min_count: int) -> int:
+    """How many of these, newest first, are to be merged: half of `min_count` at least, or there would be ever more."""
+    newer = sum(manifest.manifest_length for manifest in packed)
+    for count in range(len(packed), max(min_count // 2, 2) - 1, -1):
+        oldest = packed[count - 1].manifest_length
+        newer -= oldest
+        if oldest <= newer:
+            return count
+    return len(packed)
 
 
 def _pack_from_end(manifests: Sequence[ManifestFile], target_bytes: int) -> list[tuple[ManifestFile, ...]]:

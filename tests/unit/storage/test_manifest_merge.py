@@ -33,6 +33,31 @@ def test_bins_are_filled_from_the_oldest_so_that_the_newest_is_the_one_with_room
     assert bins(plan) == [(["0", "1"], True), (["2", "3", "4"], True)]
 
 
+def test_what_was_merged_before_waits_until_as_much_has_come():
+    plan = merge_plan(sized(5, 5, 5, 5, 21, 50), target_bytes=100, min_count=4)
+    assert bins(plan) == [(["0", "1", "2", "3"], True), (["4"], False), (["5"], False)]
+    plan = merge_plan(sized(5, 5, 5, 5, 20, 40), target_bytes=100, min_count=4)
+    assert bins(plan) == [(["0", "1", "2", "3", "4", "5"], True)]
+    plan = merge_plan(sized(5, 6, 20, 40), target_bytes=100, min_count=4)
+    assert bins(plan) == [(["0", "1", "2", "3"], True)], "too few would be merged"
+
+
+def test_a_growing_table_writes_each_entry_a_few_times_and_has_few_manifests():
+    rows, written, most = sized(10), 0, 0
+    for _ in range(6_000):
+        rows = [*sized(10), *rows]
+        for packed in [one for one in merge_plan(rows, target_bytes=8_000) if one.merge]:
+            size = sum(m.manifest_length for m in packed.manifests)
+            merged = {id(m) for m in packed.manifests}
+            at = next(n for n, m in enumerate(rows) if id(m) in merged)
+            rows = [m for m in rows if id(m) not in merged]
+            rows[at:at] = sized(size)
+            written += size
+        most = max(most, len(rows))
+    assert written < 3.2 * 6_000 * 10, "5.3 times when all of a bin are merged each time"
+    assert most <= 100 + 2 * (6_000 * 10 // 8_000) + 4
+
+
 def test_a_manifest_alone_in_its_bin_is_left_as_it_is():
     plan = merge_plan(sized(500, 10, 500), target_bytes=100, min_count=1)
     assert bins(plan) == [(["0"], False), (["1"], False), (["2"], False)]
