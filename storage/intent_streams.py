@@ -325,12 +325,22 @@ class IntentStreams(Protocol):
         """Count that these entries, which were read again, are handed out once more; them with their `deliveries`."""
         ...
 
+    def worded(
+        self, batch: Sequence[Settlement], *, events: Sequence[bytes], places: Mapping[str, bytes | None]
+    ) -> bytes | None:
+        """What `settle` would send, to be given to it with the same, so that it is ready when the time comes.
+
+        None where that is no single message.
+        """
+        ...
+
     async def settle(
         self,
         batch: Sequence[Settlement],
         *,
         events: Sequence[bytes] = (),
         places: Mapping[str, bytes | None] | None = None,
+        worded: bytes | None = None,
     ) -> None:
         """Publish events and places of tables, tell the outcomes, then acknowledge the entries; one round trip.
 

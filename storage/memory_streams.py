@@ -145,13 +145,21 @@ class MemoryStreams:
                 pending.consumer, pending.deliveries = consumer, entry.deliveries + 1
         return [msgspec.structs.replace(entry, deliveries=entry.deliveries + 1) for entry in entries]
 
+    def worded(
+        self, batch: Sequence[Settlement], *, events: Sequence[bytes], places: Mapping[str, bytes | None]
+    ) -> bytes | None:
+        return None
+
     async def settle(
         self,
         batch: Sequence[Settlement],
         *,
         events: Sequence[bytes] = (),
         places: Mapping[str, bytes | None] | None = None,
+        worded: bytes | None = None,
     ) -> None:
+        assert worded is None
+
         def effect() -> None:
             for event in events:
                 self._tell(event)

@@ -114,13 +114,32 @@ class WaitingLine:
     async def ask(self, *command: Any) -> Any:
         """Send a command; its answer."""
         async with self._asking:
-            if self._connection is None:
-                self._connection = await self._pool.get_connection()
-            else:
-                await self._pool.ensure_connection(self._connection)
-            connection = self._connection
+            connection = await self._connected()
             await connection.send_packed_command(packed(command), check_health=False)
             return await connection.read_response()  # the library disconnects when this fails or is broken off
+
+    async def ask_together(self, *commands: tuple[Any, ...]) -> list[Any]:
+        """Send commands at once; their answers, when the last has come. Raises the first error among them."""
+        async with self._asking:
+            connection = await self._connected()
+            await connection.send_packed_command(b"".join(map(packed, commands)), check_health=False)
+            answers: list[Any] = []
+            refused: list[rx.ResponseError] = []
+            for _ in commands:
+                try:
+                    answers.append(await connection.read_response())
+                except rx.ResponseError as error:  # the others have answers, too, which the next command must not get
+                    refused.append(error)
+            if refused:
+                raise refused[0]
+            return answers
+
+    async def _connected(self) -> Any:
+        if self._connection is None:
+            self._connection = await self._pool.get_connection()
+        else:
+            await self._pool.ensure_connection(self._connection)
+        return self._connection
 
 
 def packed(command: tuple[Any, ...]) -> bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import uuid
 from collections.abc import Mapping, Sequence
@@ -34,13 +33,12 @@ from firn.storage.intent_streams import (
     check_payload,
     id_after,
     id_order,
-    new_entries,
 )
 from firn.storage.redis_books import RedisBooks
 from firn.storage.redis_claims import RedisClaims
 from firn.storage.redis_deliveries import deliveries_of, group_of
 from firn.storage.redis_errors import ANSWER_TIMEOUT_S, redis_errors
-from firn.storage.redis_lines import WaitingLine
+from firn.storage.redis_taking import RedisTaking
 from firn.storage.redis_telling import RedisTelling
 from firn.storage.redis_vitals import INFO_SECTIONS, RedisVitals, vitals_of
 from firn.storage.redis_writing import RedisWriting
@@ -51,8 +49,6 @@ BLOCK_MS_MAX: Final = int(ANSWER_TIMEOUT_S * 500)
 
 READ_BYTES: Final = 256 * 1024
 """What is taken of an answer at a time: as much as the event loop reads of a socket at once."""
-
-CLUSTER_POLL_S: Final = 0.02
 
 _WANTED: Final = {
     "appendonly": ("yes", "intents that were accepted are lost when Redis restarts"),
@@ -93,7 +89,6 @@ class RedisStreams:
         else:
             self._redis = Redis.from_url(url, retry=Retry(NoBackoff(), 0), **options)
             self._redis.connection_pool.make_connection()  # connects to nothing: refuses options that there are not
-        self._redis.set_response_callback("XREADGROUP", _as_it_came)
         self._names = names or StreamNames()
         self._payload_bytes_max = payload_bytes_max
         self._groups_created = 0
@@ -101,7 +96,7 @@ class RedisStreams:
         self._books = RedisBooks(self._redis, cluster=cluster)
         self._telling = RedisTelling(self._redis, self._names, cluster=cluster)
         self._writing = RedisWriting(self._redis, self._names, cluster=cluster)
-        self._taking = None if cluster else WaitingLine(self._redis)
+        self._taking = RedisTaking(self._redis, self._names, cluster=cluster)
 
     @property
     def names(self) -> StreamNames:
@@ -128,9 +123,7 @@ class RedisStreams:
             return []
         async with redis_errors("take"):
             try:
-                if self._cluster:
-                    return await self._take_each(shards, consumer=consumer, count=count, block_ms=block_ms)
-                return await self._take(shards, consumer=consumer, count=count, block_ms=block_ms)
+                return await self._taking.take(shards, consumer=consumer, count=count, block_ms=_block(block_ms))
             except rx.ResponseError as error:
                 if not str(error).startswith(("NOGROUP", "UNBLOCKED")):  # the latter: it went while we waited on it
                     raise
@@ -159,14 +152,20 @@ class RedisStreams:
         async with redis_errors("count_delivery"):
             return await self._claims.count(shard, entries, consumer=consumer)
 
+    def worded(
+        self, batch: Sequence[Settlement], *, events: Sequence[bytes], places: Mapping[str, bytes | None]
+    ) -> bytes | None:
+        return self._telling.worded(batch, events=events, places=places)
+
     async def settle(
         self,
         batch: Sequence[Settlement],
         *,
         events: Sequence[bytes] = (),
         places: Mapping[str, bytes | None] | None = None,
+        worded: bytes | None = None,
     ) -> None:
-        await self._telling.settle(batch, events=events, places=places or {})
+        await self._telling.settle(batch, events=events, places=places or {}, worded=worded)
 
     async def publish(self, events: Sequence[bytes]) -> None:
         await self._telling.publish(events)
@@ -342,36 +341,6 @@ class RedisStreams:
             found: bytes | None = await self._redis.get(key)
             return found
 
-    async def _take(self, shards: Sequence[int], *, consumer: str, count: int, block_ms: int) -> list[Entry]:
-        by_stream = {self._names.intents(shard): shard for shard in shards}
-        block = _block(block_ms)
-        if self._taking is None or self._taking.taken:
-            found = await self._redis.xreadgroup(
-                GROUP, consumer, dict.fromkeys(by_stream, ">"), count=count, block=block
-            )
-        else:
-            blocking = () if block is None else ("BLOCK", block)
-            found = await self._taking.ask(
-                "XREADGROUP", "GROUP", GROUP, consumer, "COUNT", count, *blocking,
-                "STREAMS", *by_stream, *(">" for _ in by_stream),
-            )  # fmt: skip
-        taken: list[Entry] = []
-        for stream, entries in found.items() if isinstance(found, dict) else found or ():
-            taken += new_entries(by_stream[_text(stream)], entries)
-        return taken
-
-    async def _take_each(self, shards: Sequence[int], *, consumer: str, count: int, block_ms: int) -> list[Entry]:
-        """A cluster reads no two streams in one command, and to block on one would leave the others waiting."""
-        deadline = asyncio.get_running_loop().time() + block_ms / 1000
-        while True:
-            parts = await asyncio.gather(
-                *(self._take([shard], consumer=consumer, count=count, block_ms=0) for shard in shards)
-            )
-            taken = [entry for part in parts for entry in part]
-            if taken or asyncio.get_running_loop().time() >= deadline:
-                return taken
-            await asyncio.sleep(CLUSTER_POLL_S)
-
     async def _read(self, stream: str, field: str, *, after: str, block_ms: int, count: int) -> list[Message]:
         async with redis_errors("read"):
             found = await self._redis.xread({stream: after}, count=count, block=_block(block_ms))
@@ -412,10 +381,6 @@ def _message(entry: tuple[bytes, dict[bytes, bytes]], field: str) -> Message:
 
 def _block(block_ms: int) -> int | None:
     return min(block_ms, BLOCK_MS_MAX) if block_ms > 0 else None  # 0 would wait for ever
-
-
-def _as_it_came(answer: Any, **_: Any) -> Any:
-    return answer
 
 
 def _text(value: bytes | str) -> str:

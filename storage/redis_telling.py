@@ -100,9 +100,9 @@ def keys_of(names: StreamNames) -> list[str]:
     return [names.events, names.dead_letters]
 
 
-def arguments_of(
+def argument_of(
     batch: Sequence[Settlement], *, events: Sequence[bytes], places: Mapping[str, bytes | None], names: StreamNames
-) -> list[bytes]:
+) -> bytes:
     """What the script takes, as one array (MessagePack) in the order in which it takes it: events; tables with their
     places; outcomes with their keys, by reply stream; dead letters; what is to be acknowledged, by stream.
 
@@ -139,7 +139,7 @@ def arguments_of(
     given.append(len(pages))
     for page in pages:
         given += page
-    return [msgspec.msgpack.encode(given)]
+    return msgspec.msgpack.encode(given)
 
 
 def _texts(found: Sequence[bytes]) -> list[str]:
@@ -158,19 +158,26 @@ class RedisTelling:
         self._scripts = not cluster
         self._line = None if cluster else WaitingLine(redis)
 
+    def worded(
+        self, batch: Sequence[Settlement], *, events: Sequence[bytes], places: Mapping[str, bytes | None]
+    ) -> bytes | None:
+        """As `IntentStreams.worded`: what the script takes."""
+        return argument_of(batch, events=events, places=places, names=self._names) if self._scripts else None
+
     async def settle(
         self,
         batch: Sequence[Settlement],
         *,
         events: Sequence[bytes],
         places: Mapping[str, bytes | None],
+        worded: bytes | None = None,
     ) -> None:
         """As `IntentStreams.settle`: events and places, then outcomes, then acknowledgements."""
         if self._scripts:
-            arguments = arguments_of(batch, events=events, places=places, names=self._names)
+            argument = worded or argument_of(batch, events=events, places=places, names=self._names)
             async with redis_errors("settle", write=True):
                 try:
-                    _log_refused(await self._run(keys_of(self._names), arguments))
+                    _log_refused(await self._run(keys_of(self._names), [argument]))
                 except (rx.NoPermissionError, rx.ResponseError) as error:
                     self._go_on_without_scripts(error)
                 else:

@@ -223,6 +223,7 @@ class TableCommits:
                     shop.publisher.announce(part.segment)
                 shop.publisher.publish(notice)
                 await asyncio.sleep(0)  # so that writers hear of it while the rest is done
+                shop.publisher.count(notice)
                 for part in prepared.parts:
                     self._advance(part, versions)
                     shop.landed(part.working, part.segment, batch)

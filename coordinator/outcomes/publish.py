@@ -52,6 +52,8 @@ class _Parcel(msgspec.Struct, frozen=True, eq=False):
     events: tuple[bytes, ...]
     taken_at: tuple[float, ...]
     places: dict[str, bytes | None] = {}
+    worded: bytes | None = None
+    """What is sent of all this, where it was known before."""
 
 
 class Notice(msgspec.Struct, frozen=True, eq=False):
@@ -109,17 +111,17 @@ class Publisher:
             refusal = _Refusal(outcome, decided.operation, _is_for_people(outcome))
             refused.append(refusal)
             settlements.append(self._rejection(pending, refusal, journaled=True, kept_s=kept_s))
-        parcel = _Parcel(
-            tuple(settlements),
-            () if event is None else (msgspec.json.encode(event),),
-            tuple(p.taken_at for p in pendings),
-            _places(segment.batch),
-        )
+        events, places = () if event is None else (msgspec.json.encode(event),), _places(segment.batch)
+        worded = self._streams.worded(settlements, events=events, places=places)
+        parcel = _Parcel(tuple(settlements), events, tuple([p.taken_at for p in pendings]), places, worded)
         return Notice(segment, parcel, tuple(refused))
 
     def publish(self, notice: Notice) -> None:
-        """Send what a batch that was won has to say."""
+        """Send what a batch that was won has to say. It is on its way when others have had their turn; then `count`."""
         self._queue.put_nowait(notice.parcel)
+
+    def count(self, notice: Notice) -> None:
+        """Count what was published."""
         self._keeping.count(len(notice.parcel.settlements))
         self._metrics.outcomes_kept_seconds.set(self._keeping.seconds)
         for refusal in notice.refused:
@@ -234,11 +236,12 @@ class Publisher:
         settlements = [s for parcel in parcels for s in parcel.settlements]
         events = [e for parcel in parcels for e in parcel.events]
         places = {table: place for parcel in parcels for table, place in parcel.places.items()}
+        worded = parcels[0].worded if len(parcels) == 1 else None
         started = time.monotonic()
         failures = 0
         while True:
             try:
-                await self._streams.settle(settlements, events=events, places=places)
+                await self._streams.settle(settlements, events=events, places=places, worded=worded)
                 break
             except (FirnError, OSError) as error:
                 self._log.warning("outcomes wait", reason=str(error), outcomes=len(settlements))

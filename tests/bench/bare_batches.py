@@ -18,7 +18,7 @@ from kazoo.client import KazooClient
 
 from firn.coordinator.outcomes.keeping_time import LONGEST_S
 from firn.storage.intent_streams import GROUP, INTENT_FIELD, Settlement, StreamNames
-from firn.storage.redis_telling import SCRIPT, arguments_of, keys_of
+from firn.storage.redis_telling import SCRIPT, argument_of, keys_of
 from tests.bench.bare_commits import OUTCOME_BYTES, BareSwap
 
 TAKE_COUNT = 512
@@ -66,7 +66,7 @@ def serve(plan: Plan) -> None:
         if gathered and (not found or len(gathered) >= plan.batch):
             commit.write()
             commit.swap()
-            tell(keys=keys_of(names), args=arguments_of(gathered, events=(), places={}, names=names))
+            tell(keys=keys_of(names), args=[argument_of(gathered, events=(), places={}, names=names)])
             gathered = []
 
 

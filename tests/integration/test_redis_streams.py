@@ -59,6 +59,38 @@ async def test_a_redis_without_memory_is_unavailable_and_acknowledges_nothing_un
     assert (await streams.lag(0)).pending == 0
 
 
+async def test_who_waits_for_the_first_entry_gets_those_that_came_with_it(streams, admin):
+    for shard in (0, 1):
+        await taken(streams, shard)
+    waiting = asyncio.create_task(streams.take([0, 1], consumer="c", count=10, block_ms=4000))
+    await asyncio.sleep(0.1)
+    pipeline = admin.pipeline(transaction=False)
+    for number in range(12):
+        for shard in (1, 0):
+            pipeline.xadd(streams.names.intents(shard), {"intent": b"%d" % number})
+    await pipeline.execute()
+    found = await waiting
+    # It waited for one, which was of shard 1, and took nine of each behind it: ten at most are asked for.
+    expected = [*((0, b"%d" % number) for number in range(9)), *((1, b"%d" % number) for number in range(10))]
+    assert [(entry.shard, entry.payload) for entry in found] == expected
+    rest = await streams.take([0, 1], consumer="c", count=100, block_ms=4000)
+    assert len(found) + len(rest) == 24
+    assert (await streams.lag(0)).pending + (await streams.lag(1)).pending == 24
+
+
+async def test_a_group_that_goes_while_it_is_waited_on_is_made_anew_and_answers_keep_their_order(streams, admin):
+    await taken(streams)
+    for emptied in (admin.flushall, lambda: admin.delete(streams.names.intents(0))):
+        waiting = asyncio.create_task(streams.take([0], consumer="c", count=10, block_ms=4000))
+        await asyncio.sleep(0.1)
+        created = streams.groups_created
+        await emptied()
+        assert await asyncio.wait_for(waiting, 3) == []
+        assert streams.groups_created == created + 1
+        await streams.submit(0, b"x")
+        assert [entry.payload for entry in await streams.take([0], consumer="c", count=10, block_ms=1000)] == [b"x"]
+
+
 async def test_a_reply_stream_that_is_no_stream_costs_nobody_else_anything(streams, admin):
     name = f"{streams.names.replies}odd"
     await admin.set(name, "a string")
