@@ -30,10 +30,13 @@ BEGUN_MAX: Final = 64
 IDLE_S: Final = 10.0
 """After so long without a commit a table's begun file may give way to another's."""
 
-SWAP_S: Final = 0.002
-"""How long what is done beside the commit path is put off: the swap that follows a write wants disk and processor."""
+SWAP_S: Final = 0.001
+"""How long what is done beside the commit path is put off: the swap that follows a write wants disk and processor.
 
-TELLING_S: Final = 0.001
+With twice this the next batch of a fast machine is there before its file has been begun, and waits for that.
+"""
+
+TELLING_S: Final = 0.0005
 """How long a file is begun later still: outcomes are told then. Nearly always it is done when the next batch comes."""
 
 FORGOTTEN_MAX: Final = 3

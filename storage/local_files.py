@@ -18,8 +18,7 @@ import stat
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final, NoReturn, Self, TypeAlias
 
 import msgspec
@@ -107,47 +106,47 @@ class LocalFiles:
                 self.create(location, data)
                 return
         paths = [_path(location) for location, _ in files]
-        with contextlib.ExitStack() as stack:
-            syncs = []
+        opened: list[int] = []
+        named: list[tuple[str, str, int]] = []
+        try:
             for (location, data), path in zip(files, paths, strict=True):
-                descriptor = stack.enter_context(self._named_open(location, path, data))
-                syncs.append(partial(self._sync_named, location, path, descriptor))
-            folders = {os.path.dirname(path): location for (location, _), path in zip(files, paths, strict=True)}
-            syncs += [partial(self._sync_folder, location, folder) for folder, location in folders.items()]
-            found = self._all_synced(syncs)
-        for error in found:
+                if isinstance(data, Rest):
+                    self._finish(location, path, data)
+                    descriptor = data.descriptor
+                else:
+                    descriptor = self._open_new(location, path)
+                    opened.append(descriptor)
+                    _write_named(location, path, descriptor, data)
+                begin_writing_back(descriptor)
+                named.append((location, path, descriptor))
+            folders = {os.path.dirname(path): location for location, path, _ in named}
+            self._sync_all(named, [(location, folder) for folder, location in folders.items()])
+        finally:
+            for descriptor in opened:
+                os.close(descriptor)
+
+    def _sync_all(self, files: Sequence[tuple[str, str, int]], folders: Sequence[tuple[str, str]]) -> None:
+        """Sync files (location, path, descriptor) and folders (location of something in it, path), whichever fails.
+
+        At once, unless the disk is so fast that waking threads takes longer. Raises the first error.
+        """
+        own, *others = files
+        at_once = self._sync_s > FAST_SYNC_S
+        under_way: list[Future[None]] = []
+        if at_once:
+            under_way = [self._pool.submit(self._sync_named, *file) for file in others]
+            under_way += [self._pool.submit(self._sync_folder, *folder) for folder in folders]
+        started = time.perf_counter()
+        errors = [_error_of(self._sync_named, *own)]
+        self._sync_s = time.perf_counter() - started
+        if at_once:
+            errors += [sync.exception() for sync in under_way]
+        else:
+            errors += [_error_of(self._sync_named, *file) for file in others]
+            errors += [_error_of(self._sync_folder, *folder) for folder in folders]
+        for error in errors:
             if error is not None:
                 raise error
-
-    def _all_synced(self, syncs: Sequence[Callable[[], None]]) -> list[BaseException | None]:
-        """Run all; each one's error. At once, unless the disk is so fast that waking threads takes longer."""
-        own, *others = syncs
-        at_once = self._sync_s > FAST_SYNC_S
-        under_way = [self._pool.submit(sync) for sync in others] if at_once else []
-        started = time.perf_counter()
-        first = _error_of(own)
-        self._sync_s = time.perf_counter() - started
-        return [first, *(sync.exception() for sync in under_way), *(map(_error_of, others) if not at_once else ())]
-
-    @contextlib.contextmanager
-    def _named_open(self, location: str, path: str, data: Bytes | Rest) -> Iterator[int]:
-        """Write a file under its own name, not yet synced; its descriptor meanwhile."""
-        if isinstance(data, Rest):
-            self._finish(location, path, data)
-            begin_writing_back(data.descriptor)
-            yield data.descriptor
-            return
-        descriptor = self._open_new(location, path)
-        try:
-            try:
-                _write(descriptor, data)
-            except OSError as error:
-                _discard(path)
-                _raise(location, error)
-            begin_writing_back(descriptor)
-            yield descriptor
-        finally:
-            os.close(descriptor)
 
     def _finish(self, location: str, path: str, rest: Rest) -> None:
         """Write the rest of a file that has been begun, and give it its name."""
@@ -332,6 +331,15 @@ class _Regular:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
+def _write_named(location: str, path: str, descriptor: int, data: Bytes) -> None:
+    """Write a new file that has its name already; without it again when that fails."""
+    try:
+        _write(descriptor, data)
+    except OSError as error:
+        _discard(path)
+        _raise(location, error)
+
+
 def _write(descriptor: int, data: Bytes) -> None:
     view = memoryview(data)
     while view:
@@ -378,9 +386,9 @@ def _scanned(prefix: str, folder: str) -> list[tuple[str, os.stat_result]]:
     return sorted(found, key=lambda item: item[0])
 
 
-def _error_of(work: Callable[[], None]) -> BaseException | None:
+def _error_of(work: Callable[..., None], *arguments: object) -> BaseException | None:
     try:
-        work()
+        work(*arguments)
     except BaseException as error:  # noqa: BLE001 - the caller raises it, when the others have ended
         return error
     return None

@@ -36,9 +36,10 @@ TEXTS_BYTES_MAX: Final = 64 * 1024 * 1024
 """Bytes of tables' snapshots and logs that are kept encoded, of all tables."""
 
 GROWN_BYTES_MIN: Final = 128 * 1024
-"""Bytes of snapshots from which on the next metadata file goes on from the last one, and of their log from which on it
-is a part of its own for the file's digest.
-"""
+"""Bytes of snapshots from which on the next metadata file goes on from the last one."""
+
+LOG_BYTES_MIN: Final = 32 * 1024
+"""Bytes of the snapshots' log from which on it is a part of its own for the file's digest: some 450 snapshots."""
 
 LOG_ROOM_BYTES: Final = 32 * 1024
 """Room before a long log, for the snapshots of some fifty commits: so many do not move it."""
@@ -162,7 +163,7 @@ def encode_with_digest(metadata: TableMetadata, *, codec: Codec = "none") -> tup
     if codec != "none":
         data = compressed(b"".join((*snapshots.pieces, between, *log.pieces, end)), codec=codec)
         return data, digest_of_bytes(data)
-    if log.size >= GROWN_BYTES_MIN:
+    if log.size >= LOG_BYTES_MIN:
         return _with_long_log(snapshots, between, log, end, start=start)
     behind = (between, *log.pieces, end)
     digest = _digest_of(behind, behind=snapshots).hexdigest()
