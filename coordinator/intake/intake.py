@@ -295,7 +295,8 @@ class Intake:
             self._lost.trimmed(shard, await self._streams.trim(shard))
 
     async def _measure(self) -> None:
-        """How far behind the owned shards are."""
+        """How far behind the owned shards are, of which nothing has been taken when they are new."""
+        self._publisher.refusals.takes(self._backlogs, now_ms=await self._streams.clock_ms())
         for shard in list(self._backlogs):
             lag = await self._streams.lag(shard)
             self._metrics.lag.labels(str(shard)).set(lag.undelivered or 0)

@@ -8,7 +8,7 @@ more: the intent is decided anew.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -35,12 +35,17 @@ class Refusals:
     def __init__(self, streams: IntentStreams) -> None:
         self._streams = streams
         self._recent: OrderedDict[str, Rejected] = OrderedDict()
-        self._first_ms: dict[int, int] = {}
-        """By shard, the queue's time of the first entry that was handed out to this daemon, not to one before it."""
+        self._since_ms: dict[int, int] = {}
+        """By shard, the queue's time since when it is this daemon that takes its entries, and not one before it."""
 
     def took_over(self, shard: int) -> None:
         """The shard has been another daemon's, which may have refused what comes again now."""
-        self._first_ms.pop(shard, None)
+        self._since_ms.pop(shard, None)
+
+    def takes(self, shards: Iterable[int], *, now_ms: int) -> None:
+        """These shards are this daemon's, at the queue's time `now_ms`; nothing was taken of those that are new."""
+        for shard in shards:
+            self._since_ms.setdefault(shard, now_ms)
 
     def add(self, outcome: Rejected) -> None:
         """Remember a refusal, before it is told. It must have the intent's digest."""
@@ -99,9 +104,9 @@ class Refusals:
         if entry.deliveries > 1:
             return True
         entry_ms = pending.entry_ms
-        first_ms = self._first_ms.setdefault(entry.shard, entry_ms)
-        # A young id that the daemon before has refused was made before `first_ms`, by a clock that may be a bit ahead.
-        return abs(entry_ms - made_ms) > YOUNG_MS or entry_ms <= first_ms + 2 * YOUNG_MS
+        since_ms = self._since_ms.get(entry.shard)
+        # A young id that the daemon before has refused was made before `since_ms`, by a clock that may be a bit ahead.
+        return abs(entry_ms - made_ms) > YOUNG_MS or since_ms is None or entry_ms <= since_ms + 2 * YOUNG_MS
 
 
 def refusal_in(data: bytes) -> Rejected | None:

@@ -98,6 +98,24 @@ async def test_another_daemon_says_the_same(bench: Bench, pause_ms: int) -> None
         assert await bench.names_of_tables() == {TABLE}
 
 
+async def test_redis_is_asked_by_who_has_just_got_a_shard_and_by_nobody_who_has_had_it(bench: Bench) -> None:
+    async with bench.daemon():
+        while not await bench.streams.settings():  # as soon as it takes entries
+            await asyncio.sleep(0.01)
+        bench.now_ms += refusals.YOUNG_MS
+        await bench.answer(create(intent_id=bench.fresh_id()))
+        assert len(bench.asked) == 1
+        bench.now_ms += 3 * refusals.YOUNG_MS
+        await bench.commit(append("first in long", intent_id=bench.fresh_id()))
+        assert len(bench.asked) == 1
+    waited = append("queued while there was no daemon", intent_id=bench.fresh_id())
+    await bench.send(waited)
+    bench.now_ms += LONG_MS
+    async with bench.daemon("b"):
+        await bench.commit(append("behind it", intent_id=bench.fresh_id()))
+        assert any(waited.intent_id in ids for ids in bench.asked)
+
+
 async def test_what_is_remembered_is_bounded_and_redis_knows_the_rest(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
