@@ -17,6 +17,7 @@ from tests.bench.client_echo import client_echo
 from tests.bench.cost_growth import cost_growth
 from tests.bench.echo_ceiling import writers_64_echo
 from tests.bench.floors import floors
+from tests.bench.folder import wait_for_inodes
 from tests.bench.foreign_commit import foreign_commit
 from tests.bench.ids_ahead import ids_ahead
 from tests.bench.java_writers import writers_16_java
@@ -97,6 +98,7 @@ def main(arguments: Sequence[str]) -> int:
         minutes=chosen.minutes,
     )  # fmt: skip
     done: list[Measurement] = []
+    wait_for_inodes()
     for row in chosen.rows or ROWS:
         load = " ".join(f"{value:.1f}" for value in os.getloadavg())
         progress.print(f"{row} …  (load {load})", highlight=False)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +18,7 @@ from firn.storage.intent_streams import SHARDS_DEFAULT
 from tests.bench import lean_writers
 from tests.bench.daemon import FIRN_SERVE, READY_S, Daemon, running_daemon
 from tests.bench.data_files import SCHEMA, SPEC
+from tests.bench.folder import bench_folder
 from tests.bench.measurement import PROJECT
 
 SESSION_TIMEOUT_S = 60
@@ -124,20 +124,20 @@ class Deployment:
 
 @contextmanager
 def servers() -> Iterator[tuple[Path, dict[str, str]]]:
-    """A new folder, gone at the end, and Redis and ZooKeeper: their addresses as settings without ``FIRN_``."""
+    """A new folder, empty at the end, and Redis and ZooKeeper: their addresses as settings without ``FIRN_``."""
     with (
-        tempfile.TemporaryDirectory(prefix="firn-bench-", ignore_cleanup_errors=True) as folder,
+        bench_folder() as folder,
         RedisServer(fsync="everysec") as redis_server,
         ZooKeeperServer() as zookeeper_server,
     ):
-        yield Path(folder), {"REDIS_URL": redis_server.url, "ZOOKEEPER": zookeeper_server.hosts}
+        yield folder, {"REDIS_URL": redis_server.url, "ZOOKEEPER": zookeeper_server.hosts}
 
 
 @contextmanager
 def deployment(
     settings: Mapping[str, str] | None = None, *, program: Sequence[str] = FIRN_SERVE
 ) -> Iterator[Deployment]:
-    """Servers and a daemon in a new folder, gone at the end; `settings` without ``FIRN_``, over the defaults."""
+    """Servers and a daemon in a new folder, empty at the end; `settings` without ``FIRN_``, over the defaults."""
     with servers() as (folder, addresses):
         own = {**addresses, "ZOOKEEPER_SESSION_TIMEOUT_S": str(SESSION_TIMEOUT_S), **(settings or {})}
         with running_daemon(folder, own, program=program) as daemon:

@@ -6,7 +6,6 @@ those manifests that the daemon does not know, here one.
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,6 +23,7 @@ from firn.storage.file_stores import open_files
 from firn.storage.manifest_lists import assign_sequence_numbers, encode_manifest_list
 from firn.storage.manifests import encode_manifest, manifest_file
 from tests.bench.big_table import write_big_table
+from tests.bench.folder import bench_folder
 from tests.bench.measurement import Measurement, measured
 from tests.bench.options import Options
 
@@ -35,9 +35,9 @@ PEER_ROUNDS = 3
 def foreign_commit(options: Options) -> list[Measurement]:
     """The best of several rounds of each: with the head before the commit known, and without any."""
     files = 2 * options.files
-    with tempfile.TemporaryDirectory(prefix="firn-bench-") as folder:
+    with bench_folder() as folder:
         reader = TableReader(open_files({"file": {}}), limits=Limits(manifest_cache_bytes_max=0))
-        before = reader.metadata(write_big_table(Path(folder) / "big", files=files))
+        before = reader.metadata(write_big_table(folder / "big", files=files))
         known = reader.head(before, before.current_snapshot_id)
         after = _committed(reader, before, path=f"{folder}/big/data/foreign.parquet")
         ours = min(_seconds(reader, after, known=[known], files=files + 1) for _ in range(ROUNDS))

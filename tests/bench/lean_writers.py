@@ -1,7 +1,8 @@
 """Closed-loop writers that cost next to nothing: a program, run as ``-m tests.bench.lean_writers '<Plan as JSON>'``.
 
-Each writer has one intent under way and a reply stream of its own, and sends the next when it hears of an outcome. All
-of them share one thread and one connection, so that the two cores are left to what is measured.
+Each writer has one intent under way and a reply stream of its own, and sends the next, which it has made meanwhile,
+when it hears of an outcome. All of them share one thread and a few connections, so that the two cores are left to what
+is measured.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import time
 import uuid
 from typing import Any
 
+import hiredis
 import msgspec
 import redis
 
@@ -21,6 +23,9 @@ from tests.bench.wire import VARIETY, AppendTemplate
 
 FULL_VARIETY_WRITERS = 64
 """More writers than these have fewer different files each: they take memory."""
+
+SHARING = 8
+"""Writers who add their intents over one connection: Redis takes 16 kB at a time of each, and their intents have 2."""
 
 GIVE_UP_S = 30.0
 """After the end, how long outcomes are waited for."""
@@ -67,10 +72,14 @@ class _Status(msgspec.Struct, rename="kebab"):
 class _Writers:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._redis = redis.Redis.from_url(plan.redis_url, socket_timeout=60)
+        pool = redis.ConnectionPool.from_url(plan.redis_url, socket_timeout=60, protocol=2)
+        self._hearing: Any = pool.get_connection()
+        self._adding: list[Any] = [pool.get_connection() for _ in range(-(-plan.writers // SHARING))]
         names, run = StreamNames(plan.prefix), uuid.uuid4().hex
         self._streams: dict[bytes, str] = {}
         self._templates: dict[bytes, AppendTemplate] = {}
+        self._made: dict[bytes, tuple[str, bytes]] = {}
+        """What each writer sends next: the intent's id, and the command that adds it."""
         variety = max(1, VARIETY * FULL_VARIETY_WRITERS // max(plan.writers, FULL_VARIETY_WRITERS))
         for number in range(plan.writers):
             (table, folder), reply_to = plan.tables[number % len(plan.tables)], f"firn:replies:{run}-{number}"
@@ -123,37 +132,58 @@ class _Writers:
         return ready
 
     def _send(self, writers: list[bytes]) -> None:
-        if not writers:
-            return
-        pipeline = self._redis.pipeline(transaction=False)
-        made = [(writer, *self._templates[writer].next()) for writer in writers]
-        for writer, _, payload in made:
-            pipeline.execute_command("XADD", self._streams[writer], "*", INTENT_FIELD, payload)
+        """Add the writers' intents, over as many connections as it takes; then make those that they send next."""
+        made = [self._made.pop(writer) if writer in self._made else self._make(writer) for writer in writers]
+        used = list(zip(self._adding, range(0, len(made), SHARING), strict=False))
         now = time.monotonic()
-        self._out.update((intent_id, now) for _, intent_id, _ in made)
-        pipeline.execute()
+        self._out.update((intent_id, now) for intent_id, _ in made)
+        for connection, first in used:
+            connection.send_packed_command([command for _, command in made[first : first + SHARING]])
+        for connection, first in used:
+            for _ in made[first : first + SHARING]:
+                connection.read_response()
+        if not self._plan.every_s:  # else the ids of intents would be older than a writer's are
+            self._made.update((writer, self._make(writer)) for writer in writers)
+
+    def _make(self, writer: bytes) -> tuple[str, bytes]:
+        intent_id, payload = self._templates[writer].next()
+        return intent_id, _packed("XADD", self._streams[writer], "*", INTENT_FIELD, payload)
 
     def _hear(self, measure_from: float, ends_at: float) -> None:
-        """Take outcomes in; the writers that had one are due again."""
+        """Take outcomes in; the writers that had one are due again.
+
+        A read that waits is answered with the first outcome alone. The one behind it has all that were told together,
+        as writers hear of them who have connections of their own.
+        """
         wait_s = self._due[0][0] - time.monotonic() if self._due else 1.0
-        found: Any = self._redis.xread(self._cursors, block=max(1, min(1000, int(wait_s * 1000))))
+        streams = ("STREAMS", *self._cursors, *self._cursors.values())
+        first = _packed("XREAD", "COUNT", 1, "BLOCK", max(1, min(1000, int(wait_s * 1000))), *streams)
+        self._hearing.send_packed_command([first, _packed("XREAD", *streams)])
+        self._hearing.read_response()
+        found: Any = self._hearing.read_response() or ()
         now = time.monotonic()
         for stream, entries in found:
             self._cursors[stream] = entries[-1][0]
             for _, fields in entries:
-                outcome = self._decoder.decode(fields[OUTCOME_FIELD.encode()])
+                told = fields[fields.index(OUTCOME_FIELD.encode()) + 1]
+                outcome = self._decoder.decode(told)
                 sent_at = self._out.pop(outcome.intent_id, None)
                 if sent_at is None:
                     continue  # told twice
                 heapq.heappush(self._due, (sent_at + self._plan.every_s, stream))
                 if outcome.status != "committed":
                     self._failures += 1
-                    self._first_failure = self._first_failure or fields[OUTCOME_FIELD.encode()].decode()
+                    self._first_failure = self._first_failure or told.decode()
                     continue
                 self._all_committed += 1
                 if measure_from <= now < ends_at:
                     self._committed += 1
                     self._latencies.append((now - sent_at) * 1000)
+
+
+def _packed(*command: Any) -> bytes:
+    packed: bytes = hiredis.pack_command(command)
+    return packed
 
 
 def main() -> None:

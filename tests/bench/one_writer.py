@@ -26,7 +26,7 @@ MEASURED = 40
 WARM_UP = 5
 """Commits of the peer's on another table first: imports and connections are no commit's cost."""
 
-OUR_WARM_UP = 200
+OUR_WARM_UP = 1_000
 """And of firn's: a young ZooKeeper swaps three times as slowly, until its JVM has compiled what it does often."""
 
 PEER = "PyIceberg, SQL catalog on SQLite, fast append"

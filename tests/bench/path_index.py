@@ -10,9 +10,7 @@ from __future__ import annotations
 import gc
 import resource
 import sys
-import tempfile
 import time
-from pathlib import Path
 
 import msgspec
 
@@ -21,6 +19,7 @@ from firn.model.limits import Limits
 from firn.storage.file_stores import open_files
 from tests.bench.big_table import write_big_table
 from tests.bench.deployment import run_program
+from tests.bench.folder import bench_folder
 from tests.bench.measurement import Measurement, measured
 from tests.bench.options import Options
 
@@ -47,8 +46,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
 def path_index_bytes(options: Options) -> list[Measurement]:
     """Bytes a file, and processor time a thousand files."""
-    with tempfile.TemporaryDirectory(prefix="firn-bench-") as folder:
-        metadata = write_big_table(Path(folder) / "big", files=options.files)
+    with bench_folder() as folder:
+        metadata = write_big_table(folder / "big", files=options.files)
         found = run_program("tests.bench.path_index", Plan(metadata=metadata), answer=Result, timeout_s=1200)
     assert found.files == options.files
     return [
