@@ -72,7 +72,9 @@ class _Page(msgspec.Struct, frozen=True):
 
 
 class Intake:
-    """Takes entries for one daemon. `owned` says which shards are its own now, `reader` reads many at once."""
+    """Takes entries for one daemon. `owned` says which shards are its own as far as it knows, `still_owns` asks
+    ZooKeeper; `reader` reads many at once.
+    """
 
     def __init__(  # noqa: PLR0913 - what it works with
         self,
@@ -83,6 +85,7 @@ class Intake:
         consumer: str,
         shards: int,
         owned: Callable[[], list[int]],
+        still_owns: Callable[[int], Awaitable[bool]],
         metrics: Metrics,
         limits: Limits,
         reader: IntentReader | None = None,
@@ -99,7 +102,7 @@ class Intake:
         self._reader = reader
         self.announcement = msgspec.json.encode(SharedSettings(shards=shards))
         self._backlogs: dict[int, Backlog] = {}
-        self._lost = LostEntries(streams, metrics)
+        self._lost = LostEntries(streams, metrics, still_owns=still_owns)
         self._page_size = PageSize(TAKE_COUNT)
         self._set_aside = SetAside(streams, lanes, publisher, limits=limits)
         self._quarantine = Quarantine(lanes, deliveries_max=limits.deliveries_max)
@@ -259,6 +262,7 @@ class Intake:
         for shard in shards:
             if shard not in self._backlogs:
                 self._publisher.refusals.took_over(shard)
+                self._lost.took_over(shard)
                 self._measure_at = 0.0  # before anything is taken: what was lost while nobody read it is seen only now
                 self._backlogs[shard] = Backlog(
                     shard, shards=self._shards, streams=self._streams, lanes=self._lanes, consumer=self._consumer,
@@ -281,9 +285,8 @@ class Intake:
                 hint="Redis lost its data: undecided intents are gone until their writers resubmit them",
             )  # fmt: skip
             self._metrics.queue_emptied.inc()
-            self._lost.start_over()
             self._lanes.new_epoch()
-            self._backlogs.clear()
+            self.forget(set(self._backlogs))
             self._follow(self._owned())
         self._epoch = epoch
 
