@@ -145,6 +145,20 @@ async def test_what_another_took_and_removed_while_a_daemon_was_stopped_is_not_l
         assert lost(daemon) == 0
 
 
+async def test_a_daemon_that_hears_in_a_look_that_its_session_is_in_doubt_takes_nothing() -> None:
+    async with two_shards() as (bench, daemon), Stopped(daemon, "deliveries") as stopped:
+        bench.sessions["a"].suspend()
+        intent = append(new_id(), table=TABLE)
+        await bench.send(intent)
+        stopped.go_on()
+        await asyncio.sleep(0.3)
+        group = stream(bench).group
+        assert group is not None
+        assert not group.pending
+        bench.sessions["a"].resume()
+        assert isinstance(await bench.outcome(intent), Committed)
+
+
 async def test_a_shard_that_was_lost_and_won_back_within_one_read_is_taken_over_like_any_other() -> None:
     """The intake cannot see that its shard was gone: it waits for Redis all the time."""
     async with two_shards() as (bench, daemon):
