@@ -158,6 +158,8 @@ class Intake:
 
     async def _round(self) -> None:
         await self._wait_for_pages(PAGES_AHEAD)
+        if not self._backlogs.keys() >= set(self._owned()):
+            await self._wait_for_pages(0)  # a shard may have been ours before: what is under way would be passed over
         shards = self._owned()
         self._follow(shards)
         if not shards:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Self
 
@@ -176,3 +176,40 @@ async def test_a_shard_that_was_lost_and_won_back_within_one_read_is_taken_over_
         assert isinstance(await bench.outcome(left), Committed), "what the other one left is not taken up"
         await look(daemon)
         assert lost(daemon) == 0
+
+
+class SlowReader:
+    """Reads pages when it is told to; and then leaves them to the daemon."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.reads = asyncio.Event()
+
+    def takes(self, payloads: Sequence[bytes]) -> bool:
+        return bool(payloads)
+
+    async def read_ahead(self, payloads: Sequence[bytes]) -> list[None]:
+        if payloads:
+            self.asked += 1
+            await self.reads.wait()
+        return [None] * len(payloads)
+
+
+async def test_what_was_being_read_when_its_shard_was_lost_is_taken_up_when_it_is_won_back() -> None:
+    """It counts as under way until it has been read: who looks at what is pending meanwhile passes over it."""
+    async with two_shards() as (bench, daemon):
+        reader: Any = SlowReader()
+        left = append(new_id(), table=TABLE)
+        async with Stopped(daemon, "take"):
+            await bench.streams.submit(OTHERS, encode_intent(left))
+            await bench.streams.take([OTHERS], consumer="dead", count=1, block_ms=0)
+            daemon.intake._reader = reader
+            daemon.intake._backlogs[OTHERS].start_over()
+        async with Stopped(daemon, "take"):
+            assert reader.asked == 1
+            bench.zookeeper.expire(bench.sessions["a"])
+            assert not daemon.ownership.owned()
+            await until(lambda: OTHERS in daemon.ownership.owned())
+        await asyncio.sleep(0.3)  # time enough to look at what is pending
+        reader.reads.set()
+        assert isinstance(await bench.outcome(left), Committed)
