@@ -156,7 +156,7 @@ class Daemon:
         )
         self.intake = Intake(
             streams, self.lanes, self.publisher, consumer=self.member, shards=settings.daemon.shards,
-            owned=self.ownership.owned, metrics=self.metrics, limits=limits,
+            owned=self.ownership.owned, still_owns=self.ownership.still_owns, metrics=self.metrics, limits=limits,
             reader=None if calculator is None else IntentReader(calculator),
         )  # fmt: skip
         self.intake.announcement = msgspec.json.encode(

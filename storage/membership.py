@@ -88,6 +88,19 @@ class Membership:
         """Is the shard, as far as this process can know, still ours? False while the session is suspended."""
         return self._session.state == "connected" and self._owned.get(shard) == self._session.epoch
 
+    async def still_owns(self, shard: int) -> bool:
+        """As `owns`, asked of the server: a process that was stopped for a while may have lost it and not know yet.
+
+        False also while there is no answer.
+        """
+        if not self.owns(shard):
+            return False
+        try:
+            _, stat = await self._session.sync_get(f"{SHARDS}/{shard}")
+        except FirnError:
+            return False
+        return stat.ephemeral_owner == self._session.session_id
+
     async def release_shard(self, shard: int) -> None:
         """Stop being the owner; nothing happens when this member is not."""
         self._owned.pop(shard, None)

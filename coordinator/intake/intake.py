@@ -72,7 +72,9 @@ class _Page(msgspec.Struct, frozen=True):
 
 
 class Intake:
-    """Takes entries for one daemon. `owned` says which shards are its own now, `reader` reads many at once."""
+    """Takes entries for one daemon. `owned` says which shards are its own as far as it knows, `still_owns` asks
+    ZooKeeper; `reader` reads many at once.
+    """
 
     def __init__(  # noqa: PLR0913 - what it works with
         self,
@@ -83,6 +85,7 @@ class Intake:
         consumer: str,
         shards: int,
         owned: Callable[[], list[int]],
+        still_owns: Callable[[int], Awaitable[bool]],
         metrics: Metrics,
         limits: Limits,
         reader: IntentReader | None = None,
@@ -99,7 +102,7 @@ class Intake:
         self._reader = reader
         self.announcement = msgspec.json.encode(SharedSettings(shards=shards))
         self._backlogs: dict[int, Backlog] = {}
-        self._lost = LostEntries(streams, metrics)
+        self._lost = LostEntries(streams, metrics, still_owns=still_owns)
         self._page_size = PageSize(TAKE_COUNT)
         self._set_aside = SetAside(streams, lanes, publisher, limits=limits)
         self._quarantine = Quarantine(lanes, deliveries_max=limits.deliveries_max)
@@ -155,6 +158,8 @@ class Intake:
 
     async def _round(self) -> None:
         await self._wait_for_pages(PAGES_AHEAD)
+        if not self._backlogs.keys() >= set(self._owned()):
+            await self._wait_for_pages(0)  # a shard may have been ours before: what is under way would be passed over
         shards = self._owned()
         self._follow(shards)
         if not shards:
@@ -171,7 +176,8 @@ class Intake:
             self._backlogs[shard].start_over()
         stepped = [await backlog.step() for backlog in list(self._backlogs.values())]
         held_back = sum(backlog.tables for backlog in self._backlogs.values())
-        ready = [backlog.shard for backlog in self._backlogs.values() if backlog.caught_up]
+        owned = set(self._owned())  # looking takes a while: a stopped process may have heard only then what it lost
+        ready = [backlog.shard for backlog in self._backlogs.values() if backlog.caught_up and backlog.shard in owned]
         if not ready or held_back >= self._limits.held_back_tables_max or self._quarantine.others_wait():
             await asyncio.sleep(0 if any(stepped) else HELD_BLOCK_MS / 1000)
             return
@@ -259,6 +265,7 @@ class Intake:
         for shard in shards:
             if shard not in self._backlogs:
                 self._publisher.refusals.took_over(shard)
+                self._lost.took_over(shard)
                 self._measure_at = 0.0  # before anything is taken: what was lost while nobody read it is seen only now
                 self._backlogs[shard] = Backlog(
                     shard, shards=self._shards, streams=self._streams, lanes=self._lanes, consumer=self._consumer,
@@ -281,9 +288,8 @@ class Intake:
                 hint="Redis lost its data: undecided intents are gone until their writers resubmit them",
             )  # fmt: skip
             self._metrics.queue_emptied.inc()
-            self._lost.start_over()
             self._lanes.new_epoch()
-            self._backlogs.clear()
+            self.forget(set(self._backlogs))
             self._follow(self._owned())
         self._epoch = epoch
 

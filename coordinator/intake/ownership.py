@@ -44,6 +44,10 @@ class Ownership:
         """Shards that are this daemon's now; none while its session is suspended or lost."""
         return [shard for shard in sorted(self._owned) if self._membership.owns(shard)]
 
+    async def still_owns(self, shard: int) -> bool:
+        """Whether a shard is this daemon's by what ZooKeeper says now; False also while it does not answer."""
+        return shard in self._owned and await self._membership.still_owns(shard)
+
     async def run(self) -> None:
         """Follow the members until cancelled."""
         follows = False

@@ -14,7 +14,12 @@ class Reader:
     def __init__(self, streams):
         self.streams = streams
         self.metrics = Metrics(version="1", daemon="d")
-        self.accounts = LostEntries(streams, self.metrics)
+        self.owns = True
+        self.accounts = LostEntries(streams, self.metrics, still_owns=self.still_owns)
+        self.accounts.took_over(0)
+
+    async def still_owns(self, _shard):
+        return self.owns
 
     async def submit(self, count):
         return [await self.streams.submit(0, b"x") for _ in range(count)]
@@ -164,3 +169,60 @@ async def test_after_an_answer_that_was_lost_the_count_begins_anew(redis_world):
     assert await one.lost() == 0
     await redis_world.cut(0, keep=1)
     assert await one.lost() == 1
+
+
+async def test_what_the_next_reader_takes_and_trims_is_not_lost_whether_one_knows_of_it_or_not(redis_world):
+    one = await reader(redis_world)
+    after = Reader(one.streams)
+
+    async def others_work():
+        await after.submit(3)
+        await after.settle(await after.take(9))
+
+    await others_work()
+    assert await one.lost() == 0
+    await others_work()
+    one.owns = False
+    assert await one.lost() == 0, "told, before it knows that it owns the shard no more"
+    one.owns = True
+    one.accounts.forget(0)
+    assert await one.lost() == 0, "told of a shard that was given up"
+    await others_work()
+    assert await one.lost() == 0, "counted for a shard that was given up"
+    one.accounts.took_over(0)
+    assert await one.lost() == 0, "told when it has the shard again"
+    await one.submit(2)
+    await redis_world.cut(0, keep=1)
+    assert await one.lost() == 1
+
+
+async def test_what_is_lost_while_nobody_can_say_who_owns_the_shard_is_told_later(redis_world):
+    one = await reader(redis_world)
+    await one.submit(4)
+    assert await one.lost() == 0
+    await redis_world.cut(0, keep=3)
+    one.owns = False
+    assert await one.lost() == 0
+    await one.settle(await one.take(1))
+    one.owns = True
+    assert await one.lost() == 1
+    assert await one.lost() == 1
+
+
+async def test_a_shard_that_is_given_up_during_a_look_has_no_account_afterwards(redis_world):
+    one = await reader(redis_world)
+    await one.submit(1)
+    asked = one.streams.deliveries
+
+    async def given_up(shard):
+        found = await asked(shard)
+        one.accounts.forget(shard)
+        return found
+
+    one.streams.deliveries = given_up
+    assert await one.lost() == 0
+    one.streams.deliveries = asked
+    after = Reader(one.streams)
+    await after.submit(3)
+    await after.settle(await after.take(9))
+    assert await one.lost() == 0

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from firn.model.errors import AlreadyExists, NotFound, Unavailable
-from firn.storage.membership import MEMBERS, Membership
+from firn.storage.membership import MEMBERS, SHARDS, Membership
 from tests.contract.coordination_worlds import until
 
 
@@ -90,6 +90,35 @@ async def test_a_suspended_session_owns_nothing_until_it_is_back(world):
     assert not one.owns(0)
     await world.resume(session)
     assert one.owns(0)
+
+
+async def test_the_server_knows_of_a_lost_shard_before_a_process_that_was_stopped_does(world):
+    session, one = await member(world, "one")
+    assert not await one.still_owns(0)
+    await one.take_shard(0)
+    assert await one.still_owns(0)
+    await world.freeze_past_expiry(session)
+    assert one.owns(0), "it knows already: the test proves nothing"
+    assert not await one.still_owns(0)
+
+
+async def test_a_shard_whose_node_somebody_removed_is_the_next_ones(world):
+    (_, one), (session, two) = await member(world, "one"), await member(world, "two")
+    await one.take_shard(0)
+    await session.delete(f"{SHARDS}/0")
+    assert not await one.still_owns(0)
+    assert await two.take_shard(0)
+    assert not await one.still_owns(0)
+    assert await two.still_owns(0)
+
+
+async def test_whose_shard_it_is_cannot_be_said_without_an_answer(world):
+    session, one = await member(world, "one")
+    await one.take_shard(0)
+    await world.suspend(session)
+    assert not await one.still_owns(0)
+    await world.resume(session)
+    assert await one.still_owns(0)
 
 
 async def test_changes_are_told_and_told_again_after_a_reconnect(world):
