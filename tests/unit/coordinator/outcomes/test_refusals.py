@@ -100,7 +100,7 @@ async def test_another_daemon_says_the_same(bench: Bench, pause_ms: int) -> None
 
 async def test_redis_is_asked_by_who_has_just_got_a_shard_and_by_nobody_who_has_had_it(bench: Bench) -> None:
     async with bench.daemon():
-        while not await bench.streams.settings():  # as soon as it takes entries
+        while not await bench.streams.settings():  # noqa: ASYNC110 - as soon as it takes entries
             await asyncio.sleep(0.01)
         bench.now_ms += refusals.YOUNG_MS
         await bench.answer(create(intent_id=bench.fresh_id()))
