@@ -7,6 +7,7 @@ to firn can reach there.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ import redis
 
 from firn.model.sharding import shard_of
 from firn.storage.intent_streams import SHARDS_DEFAULT
-from tests.bench import backlog, bare_batches, bare_commits, lean_writers
+from tests.bench import backlog, bare_batches, bare_commits, lean_writers, one_writer
 from tests.bench.deployment import Deployment, deployment, run_program
 from tests.bench.echo_ceiling import answering_program
 from tests.bench.measurement import Measurement, measured, median
@@ -34,6 +35,8 @@ PEER = "the same files and requests, and nothing between them"
 def floors(options: Options) -> list[Measurement]:
     """The latency of one writer, and the rates of some writers on one table and of many on a table each."""
     with deployment() as firn:
+        young, young_sizes, bare_young = _young_table(firn, seconds=options.seconds)
+    with deployment() as firn:
         one, one_sizes, bare_one = _one_table(firn, "bench.floor_one", writers=1, seconds=options.seconds)
     with deployment() as firn:
         some, some_sizes, bare_some = _one_table(firn, "bench.floor_some", writers=WRITERS, seconds=options.seconds)
@@ -45,6 +48,10 @@ def floors(options: Options) -> list[Measurement]:
             firn, "many", lanes=LANES // PROGRAMS, programs=PROGRAMS, seconds=options.seconds, sizes=small
         )
     return [
+        measured(
+            "floor-one-writer-empty", value=median(young), unit="ms", peer=median(bare_young.latencies_ms),
+            peer_name=PEER, target=None, n=len(young), note=_note(young_sizes, bare_young),
+        ),
         measured(
             "floor-one-writer", value=median(one.latencies_ms), unit="ms", peer=median(bare_one.latencies_ms),
             peer_name=PEER, target=None, n=one.committed, note=_note(one_sizes, bare_one), failures=one.failures,
@@ -111,6 +118,23 @@ def _bare_batches(firn: Deployment, table: str, *, batch: int, sizes: tuple[int,
     )  # fmt: skip
     with answering_program("tests.bench.bare_batches", msgspec.json.encode(plan).decode()):
         yield
+
+
+def _young_table(firn: Deployment, *, seconds: float) -> tuple[list[float], tuple[int, ...], bare_commits.Result]:
+    """As `_one_table`, of the first commits on a table, by firn's client; those on another have warmed up all."""
+    rng = random.Random("young")
+    with firn.client() as client:
+        for table, commits in (
+            ("bench.floor_warm", one_writer.OUR_WARM_UP),
+            ("bench.floor_young", one_writer.MEASURED),
+        ):
+            view = firn.create_table(table)
+            taken = [
+                one_writer.append(client, table, f"{view.location}/data/{n:04d}.parquet", rng) for n in range(commits)
+            ]
+    sizes = _sizes(Path(view.location))
+    (bare,) = _bare(firn, "young", lanes=1, programs=1, seconds=seconds, sizes=sizes)
+    return taken, sizes, bare
 
 
 def _one_table(

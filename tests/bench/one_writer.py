@@ -41,14 +41,14 @@ def one_writer(options: Options) -> list[Measurement]:
         peer = pyiceberg_peer.create_table(firn.folder / "peer")
         peer_warm = pyiceberg_peer.create_table(firn.folder / "peer-warm")
         for number in range(OUR_WARM_UP):
-            _append(client, "bench.warm", f"{warm.location}/data/{number}.parquet", rng)
+            append(client, "bench.warm", f"{warm.location}/data/{number}.parquet", rng)
         for number in range(WARM_UP):
             _append_peer(peer_warm, number, rng)
         ours: list[float] = []
         theirs: list[float] = []
         while len(ours) < SNAPSHOTS + MEASURED:
             turn = range(len(ours), len(ours) + ROUND)
-            ours += [_append(client, TABLE, f"{view.location}/data/{number:06d}.parquet", rng) for number in turn]
+            ours += [append(client, TABLE, f"{view.location}/data/{number:06d}.parquet", rng) for number in turn]
             theirs += [_append_peer(peer, number, rng) for number in turn]
         firn.check_total(TABLE, files=len(ours))
     return [
@@ -57,7 +57,8 @@ def one_writer(options: Options) -> list[Measurement]:
     ]
 
 
-def _append(client: Client, table: str, path: str, rng: random.Random) -> float:
+def append(client: Client, table: str, path: str, rng: random.Random) -> float:
+    """Commit one file; the milliseconds until its outcome."""
     file = content_file(make_facts(rng), path)
     started = time.monotonic()
     outcome = client.append(table, [file]).result(30)
