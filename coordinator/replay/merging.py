@@ -39,14 +39,17 @@ def merge_small(
 ) -> tuple[Sequence[ManifestRef], tuple[Merged, ...]]:
     """The manifests in list order, small neighbours merged where enough of them have gathered; and the merged ones.
 
-    Only stored manifests are merged: those of this very swap wait for the next. Entries keep their numbers, so nothing
-    changes for a reader but the number of files it opens. Cost: small merges, once per
-    ``commit.manifest.min-count-to-merge`` commits; what is larger costs another thread.
+    Only stored manifests are merged: those of this very swap wait for the next. So once a snapshot of a swap has merged
+    what there is, those after it do not look. Entries keep their numbers, so nothing changes for a reader but the
+    number of files it opens. Cost: small merges, once per ``commit.manifest.min-count-to-merge`` commits; what is
+    larger costs another thread.
     """
     metadata = working.metadata
     assert metadata is not None
     min_count = MANIFEST_MIN_MERGE_COUNT.of(metadata.properties)
     if not MANIFEST_MERGE_ENABLED.of(metadata.properties) or len(manifests) < min_count:
+        return manifests, ()
+    if any(isinstance(m, DraftManifest) and m.snapshot_id != snapshot_id for m in manifests):
         return manifests, ()
     kept, names = _take_over(working, manifests, snapshot_id=snapshot_id)
     merges, taken = working.reader.merges, set(names.values())

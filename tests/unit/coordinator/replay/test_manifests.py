@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from firn.coordinator.replay import merging
 from firn.model.intent import DeleteFiles, RewriteManifests, WrittenManifest
 from firn.model.manifest import ManifestEntry, Status
 from firn.model.operations.refs import CreateBranch
@@ -16,6 +17,7 @@ from firn.model.operations.upkeep import UpgradeFormat
 from firn.model.outcome import Committed
 from firn.model.types import LONG
 from firn.model.values import to_bytes
+from firn.storage.manifest_merge import merge_plan
 from firn.storage.manifest_reader import StoredManifests
 from tests.unit.coordinator.replay.gathering import Gathering
 from tests.unit.coordinator.replay.real_rows import RealRows
@@ -340,6 +342,30 @@ async def test_small_manifests_are_merged_by_every_operation_deletes_too() -> No
         assert await table.unsound() == ()
     assert {id: row_ids[id] for id in left} == left
     assert sorted(row_ids) == [*range(1, 24, 2), *range(100, 112)]
+
+
+async def test_a_swap_of_many_snapshots_merges_once_and_its_rows_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Gathering()
+    planned: list[int] = []
+
+    def counted(manifests: Any, **settings: Any) -> Any:
+        planned.append(len(manifests))
+        return merge_plan(manifests, **settings)
+
+    monkeypatch.setattr(merging, "merge_plan", counted)
+    properties = {"commit.manifest.min-count-to-merge": "3", "firn.append-mode": "per-intent"}
+    async with bench.daemon() as daemon:
+        table = await RealRows.create(bench, properties=properties)
+        for turn in range(4):
+            await bench.gathered(
+                daemon, *(table.append(table.data((10 * turn + n, "eu"))) for n in range(5)), blocker=f"blocker-{turn}"
+            )
+        assert (await table.metadata()).last_sequence_number == 24
+        assert planned == [6, 7, 7]
+        assert len(await manifest_paths(table)) <= 8
+        assert await table.unsound() == ()
+    entries = [e for e in await table.entries() if "blocker" not in e.data_file.file_path]
+    assert len(entries) == 20
 
 
 @pytest.mark.parametrize("version", [2, 3])
