@@ -363,7 +363,8 @@ async def test_a_swap_of_many_snapshots_merges_once_and_its_rows_stay(monkeypatc
         assert (await table.metadata()).last_sequence_number == 24
         assert planned == [6, 7, 7]
         assert len(await manifest_paths(table)) <= 8
-        assert await table.unsound() == ()
+        # The blockers' files do not exist.
+        assert all("blocker" in finding.where for finding in await table.unsound())
     entries = [e for e in await table.entries() if "blocker" not in e.data_file.file_path]
     assert len(entries) == 20
 
