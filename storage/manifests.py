@@ -39,6 +39,7 @@ from firn.storage.avro import (
     Codec,
     Header,
     compress,
+    deflated_as_it_is,
     header_of,
     open_avro,
     write_blocks,
@@ -50,6 +51,11 @@ from firn.storage.packed_entries import PackedEntries, block_content, pack
 
 BLOCK_ENTRIES: Final = 100
 """Entries in one Avro block that firn writes: enough to compress well, few enough to split manifests between."""
+
+STORED_BYTES_MAX: Final = 16 * 1024
+"""Up to here a block that is not full is stored as it is: a few kilobytes less are not worth the time of the commit
+that adds so few files, and its manifest is merged with others before long. Full blocks stay, so they are compressed.
+"""
 
 
 FORMS_KEPT_MAX: Final = 1_000
@@ -133,6 +139,12 @@ def encode_manifest(  # noqa: PLR0913 - a manifest is made of all these, and eac
     return encoded[0]
 
 
+def _block(content: bytes, entries: int, *, codec: Codec, level: int | None) -> bytes:
+    if codec == "deflate" and level is None and entries < BLOCK_ENTRIES and len(content) <= STORED_BYTES_MAX:
+        return deflated_as_it_is(content)
+    return compress(content, codec=codec, level=level)
+
+
 def encode_manifests(  # noqa: PLR0913 - see encode_manifest
     entries: Iterable[ManifestEntry],
     *,
@@ -170,7 +182,7 @@ def encode_manifests(  # noqa: PLR0913 - see encode_manifest
     start, stored = 0, 0
     for at in range(0, len(listed), BLOCK_ENTRIES):
         end = min(at + BLOCK_ENTRIES, len(listed))
-        block = compress(block_content(packed, at, end), codec=codec, level=level)
+        block = _block(block_content(packed, at, end), end - at, codec=codec, level=level)
         if blocks and target_bytes is not None and stored + len(block) > target_bytes:
             parts.append((start, at, blocks))
             blocks, start, stored = [], at, 0

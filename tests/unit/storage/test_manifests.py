@@ -320,3 +320,13 @@ def test_an_existing_file_whose_age_is_lost_is_refused():
     encoded = encode([existing("a")], version=1)
     with pytest.raises(CorruptFile, match="existing file without a data sequence number"):
         decode(encoded, committed(encoded, sequence_number=COMMIT))
+
+
+@pytest.mark.parametrize(("count", "is_stored"), [(16, True), (BLOCK_ENTRIES - 1, True), (BLOCK_ENTRIES, False)])
+def test_few_entries_are_stored_as_they_are_and_full_blocks_are_compressed(count, is_stored):
+    listed = [added(f"/warehouse/t/data/{number:05d}.parquet") for number in range(count)]
+    (encoded,) = encode_manifests(
+        listed, schema=DAY_SCHEMA, spec=DAY_SPEC, content="data", format_version=2, snapshot_id=1
+    )
+    contains_paths = all(entry.data_file.file_path.encode() in encoded.data for entry in listed)
+    assert contains_paths == is_stored
