@@ -28,6 +28,7 @@ from firn.storage.locations import normalize
 from firn.storage.malloc_settings import give_freed_memory_back
 from firn.storage.marked_folders import MarkedFolders
 from firn.storage.spare_files import SpareFiles
+from firn.storage.whole_sync import WholeSyncs
 from firn.storage.write_messages import FORGOTTEN, Reply, Request
 
 PARALLEL_REQUESTS = 16
@@ -39,7 +40,7 @@ class _Service:
         self._connection = connection
         self._memory = memory
         self._folders = folders
-        self._files = LocalFiles()
+        self._files = LocalFiles(whole_syncs=WholeSyncs())
         self._begun = BegunFiles()
         self._spare = SpareFiles()
 
@@ -69,10 +70,10 @@ class _Service:
         ]
         self._connection.send(msgspec.msgpack.encode(reply))
         time.sleep(SWAP_S)
+        for file, path, stretches in announced:  # first: of all that is made ahead these take longest to write
+            file.begin(path, stretches)
         if reply.error is None:
             self._restock(request)
-        for file, path, stretches in announced:
-            file.begin(path, stretches)
         for number in request.given_up:
             self._begun.drop(number)
 

@@ -34,6 +34,7 @@ from firn.model.errors import (
 )
 from firn.storage.files import FileInfo, check_range, too_large
 from firn.storage.locations import FILE_SCHEME, normalize, scheme_of
+from firn.storage.whole_sync import WholeSyncs
 from firn.storage.write_back import begin_writing_back, write_piecewise
 
 TEMPORARY_PREFIX: Final = ".firn-"
@@ -66,11 +67,13 @@ _BAD_NAMES = frozenset(
 class LocalFiles:
     """The `FileStore` of plain absolute paths and ``file:`` URIs.
 
-    `fsync` is what makes data durable; tests replace it to see a disk fail.
+    `fsync` is what makes data durable; tests replace it to see a disk fail. With `whole_syncs` files that come together
+    are synced by one call where that can be.
     """
 
-    def __init__(self, *, fsync: Callable[[int], None] = os.fsync) -> None:
+    def __init__(self, *, fsync: Callable[[int], None] = os.fsync, whole_syncs: WholeSyncs | None = None) -> None:
         self._fsync = fsync
+        self._whole_syncs = whole_syncs
         self._pool = ThreadPoolExecutor(PARALLEL_WRITES, thread_name_prefix="firn-files")
         self._sync_s = math.inf
         """How long a sync took the last time."""
@@ -119,11 +122,35 @@ class LocalFiles:
                     _write_named(location, path, descriptor, data)
                 begin_writing_back(descriptor)
                 named.append((location, path, descriptor))
-            folders = {os.path.dirname(path): location for location, path, _ in named}
-            self._sync_all(named, [(location, folder) for folder, location in folders.items()])
+            folders = [
+                (location, folder)
+                for folder, location in {os.path.dirname(path): location for location, path, _ in named}.items()
+            ]
+            if not self._synced_as_a_whole(named, folders, own_bytes=sum(map(_size, files))):
+                self._sync_all(named, folders)
         finally:
             for descriptor in opened:
                 os.close(descriptor)
+
+    def _synced_as_a_whole(
+        self, files: Sequence[tuple[str, str, int]], folders: Sequence[tuple[str, str]], *, own_bytes: int
+    ) -> bool:
+        """Whether files (as `_sync_all` has them) and folders were synced with all their file system."""
+        if self._whole_syncs is None:
+            return False
+        descriptors = [descriptor for _, _, descriptor in files]
+        whole = self._whole_syncs.of(descriptors, folder=folders[0][1], own_bytes=own_bytes)
+        try:
+            if whole is None or not whole.sync():
+                return False
+        except OSError as error:
+            for _, path, _ in files:
+                _discard(path)
+            _raise(files[0][0], error)
+        # What says where files are may be written after the disk was told to keep what it has. It is told again by
+        # the sync of any folder.
+        self._sync_folder(*folders[0])
+        return True
 
     def _sync_all(self, files: Sequence[tuple[str, str, int]], folders: Sequence[tuple[str, str]]) -> None:
         """Sync files (location, path, descriptor) and folders (location of something in it, path), whichever fails.
@@ -210,6 +237,8 @@ class LocalFiles:
     def close(self) -> None:
         """Stop the writing threads."""
         self._pool.shutdown()
+        if self._whole_syncs is not None:
+            self._whole_syncs.close()
 
     def _link_new(self, location: str, path: str, data: Bytes) -> None:
         self._link(location, self._write_temporary(location, path, data), path)
@@ -329,6 +358,11 @@ class _Regular:
             parts.append(part)
             left -= len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _size(file: tuple[str, Bytes | Rest]) -> int:
+    _, data = file
+    return len(data.data if isinstance(data, Rest) else data)
 
 
 def _write_named(location: str, path: str, descriptor: int, data: Bytes) -> None:

@@ -88,6 +88,7 @@ def _configuration(*, data: Path, port: int) -> str:
         "minSessionTimeout": SESSION_TIMEOUT_MS_MIN,
         "maxSessionTimeout": SESSION_TIMEOUT_MS_MAX,
         "maxClientCnxns": 0,  # all clients are on this one host
+        "nio.numWorkerThreads": 0,  # who hears of a request reads it: a swap waits for one thread less
         "admin.enableServer": "false",
         "autopurge.purgeInterval": 1,
         "autopurge.snapRetainCount": 3,

@@ -19,6 +19,7 @@ from kazoo.client import KazooClient
 from firn.coordinator.outcomes.keeping_time import LONGEST_S
 from firn.storage.intent_streams import GROUP, INTENT_FIELD, Settlement, StreamNames
 from firn.storage.redis_telling import SCRIPT, argument_of, keys_of
+from firn.storage.whole_sync import WholeSyncs
 from tests.bench.bare_commits import OUTCOME_BYTES, BareSwap
 
 TAKE_COUNT = 512
@@ -46,7 +47,7 @@ def serve(plan: Plan) -> None:
     """Commit for ever."""
     zookeeper = KazooClient(plan.hosts)
     zookeeper.start()
-    commit = BareSwap(plan.sizes, Path(plan.folder), zookeeper)
+    commit = BareSwap(plan.sizes, Path(plan.folder), zookeeper, WholeSyncs())
     client = redis.Redis.from_url(plan.redis_url, socket_timeout=60)
     names = StreamNames()
     stream = names.intents(plan.shard)

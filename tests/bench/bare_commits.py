@@ -2,7 +2,7 @@
 
 As a program: ``-m tests.bench.bare_commits '<Plan as JSON>'``. Each lane does, one thing after the other, what no
 commit of firn's can do without: an intent is added to a stream and taken from it, as many files of the same sizes are
-made and synced, and so is their folder, ZooKeeper checks one node and sets another, the outcome is added to another
+made and synced as firn syncs them, ZooKeeper checks one node and sets another, the outcome is added to another
 stream while the entry is acknowledged, and read there. Nothing is decided, encoded or remembered.
 """
 
@@ -21,6 +21,8 @@ import msgspec
 import redis
 from kazoo.client import KazooClient
 
+from firn.storage.whole_sync import WholeSyncs
+from firn.storage.write_back import begin_writing_back
 from tests.bench.measurement import median
 
 INTENT_BYTES = 2_000
@@ -55,8 +57,9 @@ def measure(plan: Plan) -> Result:
     client = KazooClient(plan.hosts)
     client.start()
     ends_at = time.monotonic() + WARM_UP_S + plan.seconds
+    syncs = WholeSyncs()
     with ThreadPoolExecutor(plan.lanes) as threads:
-        lanes = [_Lane(plan, f"{plan.name}-{number}", client) for number in range(plan.lanes)]
+        lanes = [_Lane(plan, f"{plan.name}-{number}", client, syncs) for number in range(plan.lanes)]
         taken = list(threads.map(lambda lane: lane.run(ends_at - plan.seconds, ends_at), lanes))
     client.stop()
     commits = [commit for of_lane in taken for commit in of_lane]
@@ -69,7 +72,8 @@ def measure(plan: Plan) -> Result:
 class BareSwap:
     """Files of these sizes, written and synced with their folder, and the swap of a pointer behind a check."""
 
-    def __init__(self, sizes: Sequence[int], folder: Path, zookeeper: KazooClient) -> None:
+    def __init__(self, sizes: Sequence[int], folder: Path, zookeeper: KazooClient, syncs: WholeSyncs) -> None:
+        self._syncs = syncs
         self._zookeeper = zookeeper
         self._contents = [bytes(size) for size in sizes]
         self._folder = folder
@@ -86,9 +90,14 @@ class BareSwap:
             path = self._folder / f"{self._version:08d}-{number}"
             descriptors.append(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
             os.write(descriptors[-1], content)
+            begin_writing_back(descriptors[-1])
+        whole = self._syncs.of(descriptors, folder=str(self._folder), own_bytes=sum(map(len, self._contents)))
+        if whole is None or not whole.sync():
+            for descriptor in descriptors:
+                os.fsync(descriptor)
         descriptors.append(os.open(self._folder, os.O_RDONLY))
+        os.fsync(descriptors[-1])
         for descriptor in descriptors:
-            os.fsync(descriptor)
             os.close(descriptor)
 
     def swap(self) -> None:
@@ -102,9 +111,9 @@ class BareSwap:
 
 
 class _Lane:
-    def __init__(self, plan: Plan, name: str, zookeeper: KazooClient) -> None:
+    def __init__(self, plan: Plan, name: str, zookeeper: KazooClient, syncs: WholeSyncs) -> None:
         self._redis = redis.Redis.from_url(plan.redis_url, socket_timeout=30)
-        self._commit = BareSwap(plan.sizes, Path(plan.folder) / name, zookeeper)
+        self._commit = BareSwap(plan.sizes, Path(plan.folder) / name, zookeeper, syncs)
         self._intents, self._replies = f"bare:intents:{name}", f"bare:replies:{name}"
         self._heard = "0-0"
         self._redis.xgroup_create(self._intents, GROUP, id="0", mkstream=True)

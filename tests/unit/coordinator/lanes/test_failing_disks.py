@@ -17,10 +17,11 @@ from firn.model.intent import Append, ContentFile
 from firn.model.outcome import Committed
 from firn.storage.file_writes import ProcessWrites
 from firn.storage.local_files import LocalFiles
+from firn.storage.whole_sync import WholeSyncs, syncfs
 from tests.unit.coordinator.lanes.test_swap_faults import check_chain
 from tests.unit.coordinator.workbench import Workbench, append, create
 
-CALLS = ("open", "write", "pwrite", "pread", "link", "mkdir", "fsync", "replace")
+CALLS = ("open", "write", "pwrite", "pread", "link", "mkdir", "fsync", "syncfs", "replace")
 CALLS_OF_A_BATCH_MAX = 80
 
 
@@ -33,7 +34,7 @@ class Disk:
         self.failed: str | None = None
 
     def __getattr__(self, name: str) -> Any:
-        real = getattr(os, name)
+        real = syncfs if name == "syncfs" else getattr(os, name)
         return self._failing(name, real) if name in CALLS else real
 
     def _failing(self, name: str, real: Callable[..., Any]) -> Callable[..., Any]:
@@ -67,20 +68,31 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("firn.coordinator.lanes.lane.BACKOFF_S", (0.001, 0.01))
 
 
+@pytest.mark.parametrize("at_once", [False, True], ids=["one-by-one", "at-once"])
 @pytest.mark.parametrize("catalog", ["metastore", "file-system"])
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO, errno.EROFS], ids=errno.errorcode.get)
 async def test_whichever_call_fails_the_batch_is_committed_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int, catalog: Literal["metastore", "file-system"]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    error: int,
+    catalog: Literal["metastore", "file-system"],
+    at_once: bool,
 ) -> None:
+    """The first sync of all files at once that fails is the last one: for each such error the disk is met anew."""
     disk, warehouse = Disk(), str(tmp_path)
     monkeypatch.setattr("firn.storage.local_files.os", disk)
     monkeypatch.setattr("firn.storage.write_back.os", disk)
-    bench = Workbench(files=LocalFiles(fsync=disk.fsync), warehouse=warehouse)
-    names, failed = [], set()
+    files = LocalFiles(fsync=disk.fsync)
+    bench = Workbench(files=files, warehouse=warehouse)
+    names, met, failed = [], list[str](), set()
     async with bench.daemon() as daemon:
         await bench.commit(create(catalog=catalog))
         for calls in range(1, CALLS_OF_A_BATCH_MAX):
             names.append(f"f{calls:02}")
+            if at_once and (calls == 1 or disk.failed == "syncfs"):
+                files._whole_syncs = WholeSyncs(sync=disk.syncfs, unwritten_bytes=lambda: 0, is_fit=lambda _: True)
+                await bench.commit(located(append(f"met-{names[-1]}"), warehouse))
+                met.append(f"met-{names[-1]}")
             disk.fail_in(calls, error)
             await bench.commit(located(append(names[-1]), warehouse))
             if disk.failed is None:
@@ -90,8 +102,9 @@ async def test_whichever_call_fails_the_batch_is_committed_once(
         disk.fail_in(0, 0)
         assert not daemon.lanes.stalled
     assert {"open", "write", "link" if catalog == "file-system" else "fsync", "fsync"} <= failed
+    assert ("syncfs" in failed) is at_once
     assert len(names) > 10
-    assert await bench.live() == sorted(names)
+    assert await bench.live() == sorted(names + met)
     await check_chain(bench)
 
 
