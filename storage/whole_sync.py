@@ -81,7 +81,8 @@ class WholeSync:
             self._change.notify_all()
         if failed is not None:
             _log.warning(
-                "a file system could not be synced as a whole: from now on files are, each", error=failed.strerror
+                "a file system could not be synced as a whole (%s): from now on files are synced one by one",
+                failed.strerror,
             )
         return self._said(begun)
 
