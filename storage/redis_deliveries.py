@@ -7,7 +7,7 @@ from typing import Any
 
 import redis.exceptions as rx
 
-from firn.storage.intent_streams import COUNTED_MAX, FIRST_ID, GROUP, Deliveries, id_after, id_order
+from firn.storage.intent_streams import COUNTED_MAX, FIRST_ID, GROUP, Deliveries, ShardLag, id_after, id_order
 
 
 async def group_of(redis: Any, stream: str) -> dict[str, Any] | None:
@@ -18,6 +18,38 @@ async def group_of(redis: Any, stream: str) -> dict[str, Any] | None:
         if "no such key" not in str(error):
             raise
         return None
+
+
+async def lag_of(redis: Any, stream: str) -> ShardLag | None:
+    """As `IntentStreams.lag`; None where there is no stream, or no group on it."""
+    pipeline = redis.pipeline(transaction=False)
+    pipeline.xinfo_groups(stream)
+    pipeline.xinfo_stream(stream)
+    pipeline.xpending(stream, GROUP)
+    groups, info, pending = await pipeline.execute(raise_on_error=False)
+    for answer in (groups, info, pending):
+        if isinstance(answer, Exception):
+            if isinstance(answer, rx.ResponseError) and ("no such key" in str(answer) or "NOGROUP" in str(answer)):
+                return None
+            raise answer
+    group = _ours(groups)
+    if group is None:
+        return None
+    last = _text(group["last-delivered-id"])
+    undelivered = []
+    if id_order(_text(info["last-generated-id"])) > id_order(last):
+        undelivered = await redis.xrange(stream, min=id_after(last), count=1)
+    outstanding = [_text(entry_id) for entry_id, _ in undelivered]
+    if pending["min"] is not None:
+        outstanding.append(_text(pending["min"]))
+    return ShardLag(
+        length=info["length"],
+        # Not the server's word alone: it goes on counting entries that were removed before they were delivered.
+        undelivered=group.get("lag") if undelivered else 0,
+        pending=pending["pending"],
+        entries_added=info.get("entries-added", info["length"]),
+        oldest_entry_ms=min((id_order(entry_id)[0] for entry_id in outstanding), default=None),
+    )
 
 
 async def deliveries_of(redis: Any, stream: str, *, atomic: bool) -> Deliveries | None:

@@ -36,7 +36,7 @@ from firn.storage.intent_streams import (
 )
 from firn.storage.redis_books import RedisBooks
 from firn.storage.redis_claims import RedisClaims
-from firn.storage.redis_deliveries import deliveries_of, group_of
+from firn.storage.redis_deliveries import deliveries_of, group_of, lag_of
 from firn.storage.redis_errors import ANSWER_TIMEOUT_S, redis_errors
 from firn.storage.redis_taking import RedisTaking
 from firn.storage.redis_telling import RedisTelling
@@ -215,27 +215,12 @@ class RedisStreams:
             return removed
 
     async def lag(self, shard: int) -> ShardLag:
-        stream = self._names.intents(shard)
         async with redis_errors("lag"):
-            group = await group_of(self._redis, stream)
-            if group is None:
+            found = await lag_of(self._redis, self._names.intents(shard))
+            if found is None:
                 await self._ensure_group(shard)
-                group = await group_of(self._redis, stream)
-            info = await self._redis.xinfo_stream(stream)
-            pending = await self._redis.xpending(stream, GROUP)
-            last = FIRST_ID if group is None else _text(group["last-delivered-id"])
-            undelivered = await self._redis.xrange(stream, min=id_after(last), count=1)
-        outstanding = [_text(entry_id) for entry_id, _ in undelivered]
-        if pending["min"] is not None:
-            outstanding.append(_text(pending["min"]))
-        return ShardLag(
-            length=info["length"],
-            # Not the server's word alone: it goes on counting entries that were removed before they were delivered.
-            undelivered=0 if not undelivered else None if group is None else group.get("lag"),
-            pending=pending["pending"],
-            entries_added=info.get("entries-added", info["length"]),
-            oldest_entry_ms=min((id_order(entry_id)[0] for entry_id in outstanding), default=None),
-        )
+                found = await lag_of(self._redis, self._names.intents(shard))
+        return found or ShardLag(length=0, undelivered=0, pending=0, entries_added=0, oldest_entry_ms=None)
 
     async def deliveries(self, shard: int) -> Deliveries | None:
         async with redis_errors("deliveries"):

@@ -111,6 +111,8 @@ class Intake:
         self._groups_seen = -1
         self._janitor_at = 0.0
         self._complains_at = 0.0
+        self._measured: dict[int, float] = {}
+        """When shards are to be measured again: each at a time of its own, because whatever comes meanwhile waits."""
         self._measure_at = 0.0
         self._stopping = False
         self.redis_answers = False
@@ -125,6 +127,7 @@ class Intake:
         for shard in shards & self._backlogs.keys():
             self._backlogs.pop(shard).given_up = True
             self._lost.forget(shard)
+            self._measured.pop(shard, None)
 
     async def run(self) -> None:
         """Take entries until stopped. Failures of Redis are waited out; no delivery is counted meanwhile.
@@ -149,6 +152,7 @@ class Intake:
                 for backlog in self._backlogs.values():
                     backlog.start_over()
                 self._lost.start_over()
+                self._measured.clear()
                 self._measure_at = 0.0
                 await asyncio.sleep(RETRY_S)
 
@@ -170,7 +174,6 @@ class Intake:
             self._janitor_at = time.monotonic() + JANITOR_S
             await self._tidy()
         if time.monotonic() >= self._measure_at:
-            self._measure_at = time.monotonic() + MEASURE_S
             await self._measure()
         for shard in self._lanes.given_up() & self._backlogs.keys():
             self._backlogs[shard].start_over()
@@ -301,9 +304,16 @@ class Intake:
             self._lost.trimmed(shard, await self._streams.trim(shard))
 
     async def _measure(self) -> None:
-        """How far behind the owned shards are, of which nothing has been taken when they are new."""
-        self._publisher.refusals.takes(self._backlogs, now_ms=await self._streams.clock_ms())
-        for shard in list(self._backlogs):
+        """How far behind those shards are whose turn it is. Of new ones it is that before anything is taken."""
+        now = time.monotonic()
+        new = self._backlogs.keys() - self._measured.keys()
+        if new:
+            self._publisher.refusals.takes(new, now_ms=await self._streams.clock_ms())
+        due = [shard for shard in self._backlogs if self._measured.get(shard, now) <= now]
+        for place, shard in enumerate(due, 1):
+            self._measured[shard] = now + MEASURE_S * (place / len(due) if shard in new else 1.0)
+        self._measure_at = min(self._measured.values(), default=now + MEASURE_S)
+        for shard in due:
             lag = await self._streams.lag(shard)
             self._metrics.lag.labels(str(shard)).set(lag.undelivered or 0)
             self._metrics.pending.labels(str(shard)).set(lag.pending)

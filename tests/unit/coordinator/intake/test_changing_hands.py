@@ -86,12 +86,19 @@ async def work_and_trim(bench: Workbench, daemon: Daemon) -> None:
 
 async def look(daemon: Daemon) -> None:
     """Have a daemon look at what it lost, of every shard."""
-    daemon.intake._measure_at = 0.0
+    make_due(daemon)
     async with Stopped(daemon, "deliveries") as stopped, asyncio.timeout(SOON_S):
         stopped.go_on()
         while stopped.calls <= 2 * SHARDS:  # the second round of them began after this was asked
-            daemon.intake._measure_at = 0.0
+            make_due(daemon)
             await asyncio.sleep(0.01)
+
+
+def make_due(daemon: Daemon) -> None:
+    """It is every shard's turn to be looked at."""
+    intake = daemon.intake
+    intake._measured.update(dict.fromkeys(intake._measured, 0.0))
+    intake._measure_at = 0.0
 
 
 def lose_one(bench: Workbench) -> None:
