@@ -80,7 +80,7 @@ def limit_history(working: Working) -> None:
     try:
         expiry = plan_expiry(
             metadata,
-            Criteria(older_than_ms=now_ms if count_max else aged_ms, retain_last=retain_last),
+            Criteria(older_than_ms=_behind_all(metadata) if count_max else aged_ms, retain_last=retain_last),
             now_ms=expiry_ms,
             in_use={
                 **_of_others(metadata),
@@ -94,6 +94,11 @@ def limit_history(working: Working) -> None:
         return  # another writer stored a setting that is none: whoever expires snapshots will be told
     if not expiry.is_empty:
         working.change_metadata(apply_expiry(metadata, expiry, now_ms=now_ms))
+
+
+def _behind_all(metadata: TableMetadata) -> int:
+    """A time at which every snapshot is old: where their number counts, it must not matter how a clock went."""
+    return 1 + max(snapshot.timestamp_ms for snapshot in metadata.snapshots)
 
 
 def _of_others(metadata: TableMetadata) -> dict[int, str]:

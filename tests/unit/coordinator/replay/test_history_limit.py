@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import msgspec
 import pytest
 
+from firn.coordinator.daemon import Daemon
 from firn.model.intent import DropTable, RegisterTable
 from firn.model.operations.refs import CreateTag
 from firn.model.outcome import Committed
@@ -16,6 +18,7 @@ from tests.unit.coordinator.replay.gathering import Gathering
 from tests.unit.coordinator.workbench import TABLE, Workbench, append, create, delete, new_id
 
 COUNT = 70
+YEAR_2100_MS = 4_102_444_800_000
 
 
 async def table_after(properties: dict[str, str], *, tag: bool = False, stage: bool = False) -> Any:
@@ -85,6 +88,22 @@ async def test_a_history_that_grows_by_many_a_swap_is_cut_back_all_the_same(prop
             await asyncio.sleep(0.1)  # whatever this swap has made is older than a millisecond, then
     assert lengths[0] == 2 + TOGETHER
     assert max(lengths[1:]) <= 10 + TOGETHER
+
+
+async def test_a_clock_that_was_ahead_does_not_keep_a_history_from_being_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Times in metadata never fall: all that is committed after the clock is right again is of the future, too."""
+    bench = Workbench()
+    monkeypatch.setattr("tests.unit.coordinator.workbench.Daemon", partial(Daemon, wall_ms=lambda: YEAR_2100_MS))
+    async with bench.daemon():
+        await bench.commit(create(properties={"firn.snapshots-max": "10"}))
+        await bench.commit(append("first"))
+    monkeypatch.undo()
+    async with bench.daemon():
+        for number in range(COUNT):
+            await bench.commit(append(f"f{number:02d}"))
+        metadata = await bench.metadata()
+    assert all(snapshot.timestamp_ms >= YEAR_2100_MS for snapshot in metadata.snapshots)
+    assert 10 <= len(metadata.snapshots) <= 10 + 2 + 9
 
 
 async def test_tagged_and_staged_snapshots_stay() -> None:
