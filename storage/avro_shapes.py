@@ -15,7 +15,6 @@ import threading
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-from firn.storage.avro_numbers import encode_long
 from firn.storage.avro_steps import FIXED_WIDTHS, LONG, SHORT_BYTES_MAX, Match, exactly, long_at, short_bytes
 from firn.storage.avro_walk import Found, Piece, Segment, Walk, check_end, segments_of
 
@@ -171,12 +170,13 @@ def _one_of(expressions: list[bytes]) -> bytes:
 
 
 class _Look:
-    """A value taken apart, which is known to be whole."""
+    """A value taken apart, which is known to be whole. What is written out of it is as it is stored."""
 
     def __init__(self, content: bytes, at: int, *, text_bytes_max: int) -> None:
         self.parts: list[_Part] = []
         self.is_clear = True
-        """Whether `parts` are all of it: an array may be too long, or in several blocks."""
+        """Whether `parts` are all of it: an array may be too long, or in several blocks. Nothing behind that is looked
+        at."""
         self._content = content
         self._at = at
         self._any_text = short_bytes(text_bytes_max)
@@ -184,33 +184,32 @@ class _Look:
     def value(self, layout: Any, *, is_item: bool = False) -> None:
         """Go on with a value of this type."""
         if isinstance(layout, list):
-            branch = self._number()
-            self._decides(branch)
+            branch = self._decisive()
             self.value(layout[branch], is_item=is_item)
             return
         kind = layout if isinstance(layout, str) else layout["type"]
         if kind == "record":
             for member in layout["fields"]:
                 self.value(member["type"], is_item=is_item)
+                if not self.is_clear:
+                    return
         elif kind in {"array", "map"}:
             self._items(layout, kind)
         elif kind in {"bytes", "string"}:
-            size = self._number()
+            size, stored = self._number()
             self._at += size
-            self.parts.append(_Part(re.escape(encode_long(size)) + exactly(size), self._any_text))
-        elif kind == "int" and is_item:  # a key
-            self.parts.append(_Part(re.escape(encode_long(self._number())), LONG))
+            self.parts.append(_Part(stored + exactly(size), self._any_text))
         elif kind in {"int", "long"}:
-            self._number()
-            self.parts.append(_Part(LONG, LONG))
+            _, stored = self._number()
+            is_key = kind == "int" and is_item
+            self.parts.append(_Part(stored if is_key else LONG, LONG))
         else:
             size = layout["size"] if kind == "fixed" else FIXED_WIDTHS[kind]
             self._at += size
             self.parts.append(_Part(exactly(size), exactly(size)))
 
     def _items(self, layout: Any, kind: str) -> None:
-        count = self._number()
-        self._decides(count)
+        count = self._decisive()
         if count == 0:
             return
         if not 0 < count <= ITEMS_MAX:
@@ -222,12 +221,16 @@ class _Look:
             self.value(layout["values" if kind == "map" else "items"], is_item=True)
             if not self.is_clear:
                 return
-        self.is_clear = self._number() == 0
-        self._decides(0)
+        self.is_clear = self._decisive() == 0
 
-    def _number(self) -> int:
-        number, self._at = long_at(self._content, self._at)
+    def _number(self) -> tuple[int, bytes]:
+        """A number, and an expression of its bytes: another writer's may be more than it needs."""
+        start = self._at
+        number, self._at = long_at(self._content, start)
+        return number, re.escape(self._content[start : self._at])
+
+    def _decisive(self) -> int:
+        """A number that decides about what follows."""
+        number, stored = self._number()
+        self.parts.append(_Part(stored, stored))
         return number
-
-    def _decides(self, number: int) -> None:
-        self.parts.append(_Part(*[re.escape(encode_long(number))] * 2))

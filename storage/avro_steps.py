@@ -31,6 +31,7 @@ LONG: Final = rb"[\x80-\xff]{0,9}+[\x00-\x7f]"
 """Any number."""
 
 _LONG_BYTES_MAX: Final = 10
+_LONG_MASK: Final = 2**64 - 1
 _COMMON_SIZES: Final = (8, 4, 16, 0, 1, 7)
 """Lengths that are tried first: those of bounds of numbers, and of ``PARQUET``."""
 
@@ -93,10 +94,13 @@ def _union(branches: list[Any]) -> Step:
     skips = {2 * n: step.skip for n, step in enumerate(steps)}
 
     def skip(content: bytes, at: int) -> int:
-        branch = skips.get(content[at])
+        mark, at = content[at], at + 1
+        if mark >= 0x80:
+            mark, at = long_mark(content, at - 1)
+        branch = skips.get(mark)
         if branch is None:
-            raise ValueError(f"no branch {content[at]} in a union")
-        return branch(content, at + 1)
+            raise ValueError(f"no branch {mark} in a union")
+        return branch(content, at)
 
     whole = [joined([re.escape(bytes((2 * n,))), step.expression]) for n, step in enumerate(steps)]
     known = [expression for expression in whole if expression is not None]
@@ -204,6 +208,12 @@ def skip_long(content: bytes, at: int) -> int:
     return at + 1
 
 
+def long_mark(content: bytes, at: int) -> tuple[int, int]:
+    """The mark of a union's branch that takes more bytes than it needs, as in one byte, and where it ends."""
+    number, at = long_at(content, at)
+    return number * 2, at
+
+
 def _skip_bytes(content: bytes, at: int) -> int:
     first, second = content[at], content[at + 1] if at + 1 < len(content) else 0
     if first >= 0x80 > second and not first & 1:  # as the length of a location is
@@ -222,7 +232,9 @@ def long_at(content: bytes, at: int) -> tuple[int, int]:
 
 
 def long_of(stored: bytes) -> int:
-    """The number that these bytes are."""
+    """The number that these bytes are, of whose tenth the lowest bit only is part of it: Avro's decoders shift out the
+    others.
+    """
     if len(stored) == 1:
         rest = stored[0]
     elif len(stored) == 2:
@@ -233,6 +245,7 @@ def long_of(stored: bytes) -> int:
         rest = 0
         for byte in reversed(stored):
             rest = rest << 7 | byte & 0x7F
+        rest &= _LONG_MASK
     return (rest >> 1) ^ -(rest & 1)
 
 

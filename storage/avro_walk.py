@@ -14,13 +14,17 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from firn.storage.avro_schema import AvroSchema
-from firn.storage.avro_steps import EXPRESSION_BYTES_MAX, Skip, compiled, step_of
+from firn.storage.avro_steps import EXPRESSION_BYTES_MAX, Skip, compiled, long_mark, step_of
 
 FieldPath = tuple[int, ...]
 """Field ids that lead from a record to a field in it."""
 
 Found = Sequence[bytes | None]
 """What is kept of a record: the bytes of each field as they are stored, without the mark of an optional one."""
+
+
+class LongMarkError(Exception):
+    """The mark of an optional field takes more bytes than the one that it needs, where that matters."""
 
 
 class Walk:
@@ -30,10 +34,22 @@ class Walk:
     where it is null or the schema does not have it.
     """
 
-    def __init__(self, schema: AvroSchema, wanted: Sequence[FieldPath], *, long: Collection[FieldPath] = ()) -> None:
-        """`long` are texts among `wanted` that are mostly longer than what expressions are for."""
+    def __init__(
+        self,
+        schema: AvroSchema,
+        wanted: Sequence[FieldPath],
+        *,
+        long: Collection[FieldPath] = (),
+        short_marks: bool = False,
+    ) -> None:
+        """`long` are texts among `wanted` that are mostly longer than what expressions are for.
+
+        With `short_marks` a mark of an optional field that is kept takes one byte, or LongMarkError is raised: for who
+        tells from what is kept of fields where they begin.
+        """
         self._wanted = tuple(wanted)
         self._long = frozenset(long)
+        self._short_marks = short_marks
         order: list[int] = []
         self.pieces = tuple(self._fields(schema.layout, (), order))
         self._segments = tuple(segments_of(self.pieces))
@@ -86,7 +102,7 @@ class Walk:
             inner = required(type_)
             if here in self._wanted:
                 order.append(self._wanted.index(here))
-                yield _kept(type_, is_long=here in self._long)
+                yield _kept(type_, is_long=here in self._long, short_marks=self._short_marks)
             elif here is not None and _is_record(inner) and any(one[: len(here)] == here for one in self._wanted):
                 if isinstance(type_, list):
                     yield _marked(type_)
@@ -147,7 +163,7 @@ def _passed(layout: Any) -> Piece:
     return Piece(take, step.expression, step.skip, layout)
 
 
-def _kept(layout: Any, *, is_long: bool) -> Piece:
+def _kept(layout: Any, *, is_long: bool, short_marks: bool) -> Piece:
     """A field whose bytes are kept: of an optional one those of its value, None when there is none."""
     null = layout.index("null") if isinstance(layout, list) and "null" in layout else None
     marked = isinstance(layout, list)
@@ -156,8 +172,11 @@ def _kept(layout: Any, *, is_long: bool) -> Piece:
 
     def take(content: bytes, at: int, found: list[bytes | None]) -> int:
         if some is not None:
-            mark = content[at]
-            at += 1
+            mark, at = content[at], at + 1
+            if mark >= 0x80:
+                mark, at = long_mark(content, at - 1)
+                if short_marks:
+                    raise LongMarkError("a mark of more than one byte")
             if null is not None and mark == 2 * null:
                 found.append(None)
                 return at
@@ -183,9 +202,12 @@ def _marked(layout: list[Any]) -> Piece:
     some = 2 * next(n for n, branch in enumerate(layout) if branch != "null")
 
     def take(content: bytes, at: int, _: list[bytes | None]) -> int:
-        if content[at] != some:
+        mark, at = content[at], at + 1
+        if mark >= 0x80:
+            mark, at = long_mark(content, at - 1)
+        if mark != some:
             raise ValueError("a record is missing that is required")
-        return at + 1
+        return at
 
     return Piece(take, re.escape(bytes((some,))))
 

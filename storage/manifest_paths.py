@@ -53,7 +53,7 @@ def live_paths(data: bytes, *, manifest: ManifestFile, limits: AvroLimits = DEFA
                 status = _STATUSES.get(stored_status or b"")
                 path, row_count = checked_file(stored_path, file_format, stored_rows, size)
                 if status is None or kind not in _DATA:
-                    raise InvalidInput(f"status {stored_status!r}, content {kind!r}", where=f"{path!r:.200}")
+                    status = _status_of_data(stored_status, kind, path)
                 files[status] += 1
                 rows[status] += row_count
                 if status != deleted:
@@ -72,6 +72,17 @@ def live_paths(data: bytes, *, manifest: ManifestFile, limits: AvroLimits = DEFA
     if mismatches:
         raise CorruptFile(file.location, "; ".join(mismatches))
     return paths
+
+
+def _status_of_data(status: bytes | None, content: bytes | None, path: str) -> int:
+    """The status of an entry of which not all is as firn stores it: numbers may take more bytes than they need.
+
+    Raises InvalidInput for what no entry of a data file has.
+    """
+    number, code = None if status is None else long_of(status), 0 if content is None else long_of(content)
+    if number is None or number not in _STATUSES.values() or code != CONTENT_CODES["data"]:
+        raise InvalidInput(f"status {number}, content {code}", where=f"{path!r:.200}")
+    return number
 
 
 def checked_file(

@@ -82,7 +82,8 @@ def read_pieces(data: bytes, manifest: ManifestFile, layout: Layout) -> tuple[Pi
         return None
     unsettled = _unsettled(file, manifest, version=version)
     if unsettled is None:
-        return (cut_manifest(file, manifest, partition_type=type_, format_version=version),)
+        packed = cut_manifest(file, manifest, partition_type=type_, format_version=version)
+        return None if packed is None else (packed,)
     pieces: list[Piece] = []
     for number, block in enumerate(file.blocks):
         one = StoredBlock(block.count, data[block.start : block.end])

@@ -16,10 +16,9 @@ from firn.model.manifest import ManifestContent, ManifestFile, Status
 from firn.model.manifest_summary import ManifestCounts, count_mismatches
 from firn.model.types import StructType
 from firn.storage.avro import AvroFile
-from firn.storage.avro_numbers import encode_long
 from firn.storage.avro_schema import AvroSchema, compile_schema
 from firn.storage.avro_steps import long_of
-from firn.storage.avro_walk import Walk
+from firn.storage.avro_walk import LongMarkError, Walk
 from firn.storage.manifest_bytes import FileBytes
 from firn.storage.manifest_paths import checked_file
 from firn.storage.manifest_schema import manifest_schema
@@ -36,19 +35,25 @@ _BEHIND: Final = ((2, 143), (2, 144), (2, 145))
 """What stands behind a file's first row id in v3."""
 
 _CONTENTS: Final = {
-    "data": frozenset({None, encode_long(CONTENT_CODES["data"])}),
-    "deletes": frozenset(encode_long(code) for name, code in CONTENT_CODES.items() if name != "data"),
+    "data": frozenset({None, CONTENT_CODES["data"]}),
+    "deletes": frozenset(code for name, code in CONTENT_CODES.items() if name != "data"),
 }
 
 
 def cut_manifest(
     file: AvroFile, manifest: ManifestFile, *, partition_type: StructType, format_version: int
-) -> PackedEntries:
-    """The entries of a manifest that is laid out as firn's are. Raises CorruptFile naming the check that failed."""
-    parts = [
-        cut_block(content, count, manifest, partition_type=partition_type, format_version=format_version)
-        for count, content in file.read_contents()
-    ]
+) -> PackedEntries | None:
+    """The entries of a manifest that is laid out as firn's are; None where its bytes do not say where to cut.
+
+    Raises CorruptFile naming the check that failed.
+    """
+    try:
+        parts = [
+            _cut_block(content, count, manifest, partition_type=partition_type, format_version=format_version)
+            for count, content in file.read_contents()
+        ]
+    except LongMarkError:  # which is no error in Avro
+        return None
     packed = joined(parts) if parts else pack((), partition_type, format_version=format_version)
     mismatches = count_mismatches(manifest, _counts(packed.marks))
     if mismatches:
@@ -59,10 +64,17 @@ def cut_manifest(
 def cut_block(
     content: bytes, count: int, manifest: ManifestFile, *, partition_type: StructType, format_version: int
 ) -> PackedEntries:
-    """The entries of one block of a manifest that is laid out as firn's are, from what it holds decompressed.
+    """The entries of one block that firn wrote, from what it holds decompressed. Raises CorruptFile."""
+    try:
+        return _cut_block(content, count, manifest, partition_type=partition_type, format_version=format_version)
+    except LongMarkError as error:
+        raise CorruptFile(manifest.manifest_path, str(error)) from None
 
-    Raises CorruptFile.
-    """
+
+def _cut_block(
+    content: bytes, count: int, manifest: ManifestFile, *, partition_type: StructType, format_version: int
+) -> PackedEntries:
+    """The entries of one block of a manifest that is laid out as firn's are. Raises CorruptFile, LongMarkError."""
     try:
         files, marks = _cut(content, count, partition_type, manifest.content, format_version)
     except (InvalidInput, ValueError, IndexError) as error:
@@ -83,7 +95,7 @@ def _cut(
     for end, found in walk.records(content, count):
         status, snapshot_id, number, file_number, kind, path, file_format, rows, size, row_id, *behind = found
         _, row_count = checked_file(path, file_format, rows, size)
-        if status is None or kind not in _CONTENTS[kinds]:
+        if status is None or _number(kind) not in _CONTENTS[kinds]:
             raise InvalidInput(f"an entry that does not belong in a manifest of {kinds}")
         if version == 1:
             head = start + len(status) + len(snapshot_id or b"")
@@ -102,7 +114,7 @@ def _cut(
 
 @lru_cache(maxsize=64)
 def _walk(schema: AvroSchema) -> Walk:
-    return Walk(schema, (*_NUMBERS, *_FILE, _ROW_ID, *_BEHIND), long=((2, 100), (2, 143)))
+    return Walk(schema, (*_NUMBERS, *_FILE, _ROW_ID, *_BEHIND), long=((2, 100), (2, 143)), short_marks=True)
 
 
 def _stored(value: bytes | None) -> int:

@@ -1,8 +1,8 @@
 """Files that are made before anybody asks for them: empty, and without a name (``O_TMPFILE``, Linux).
 
-To make a file takes a file system longer than to name one: it looks for a free inode, and ext4 passes over all that
-were freed in the last minutes. So the process that writes a daemon's local files makes the next batch's beside the
-commit path, and a commit only writes and names them. Such a file goes with the process.
+To make a file takes a file system longer than to name one: it looks for a free inode, and an ext4 without a journal
+passes over all that were freed in the last minute or more. So the process that writes a daemon's local files makes the
+next batch's beside the commit path, and a commit only writes and names them. Such a file goes with the process.
 """
 
 from __future__ import annotations

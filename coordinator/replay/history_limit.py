@@ -38,12 +38,24 @@ def is_due(metadata: TableMetadata | None) -> bool:
     count, count_max = len(metadata.snapshots), _count_max(metadata)
     if count_max and count > count_max + count_max // SURPLUS_PART:
         # What is kept for others must not be looked at every time; the more there is of it, the more rarely.
-        return metadata.last_sequence_number % max(8, count // 128) == 0
-    return count > 1 and EXPIRE_SNAPSHOT_AGE_MS.name in metadata.properties and _is_turn(metadata)
+        return _is_turn(metadata, every=max(8, count // 128))
+    return count > 1 and EXPIRE_SNAPSHOT_AGE_MS.name in metadata.properties and _is_turn(metadata, every=LOOK_EVERY)
 
 
-def _is_turn(metadata: TableMetadata) -> bool:
-    return metadata.last_sequence_number % LOOK_EVERY == 0
+def _is_turn(metadata: TableMetadata, *, every: int) -> bool:
+    """Whether one of every so many sequence numbers was among those of the last swap, which may have made hundreds."""
+    turn = metadata.last_sequence_number - metadata.last_sequence_number % every
+    if turn == metadata.last_sequence_number:
+        return True
+    batch = None
+    for snapshot in reversed(metadata.snapshots):  # as many as have come since the turn, at most
+        made_by = (snapshot.summary or {}).get(SUMMARY_BATCH)
+        if made_by is None or made_by != (batch or made_by):
+            return False
+        if snapshot.sequence_number <= turn:
+            return True
+        batch = made_by
+    return False
 
 
 def _count_max(metadata: TableMetadata) -> int:
@@ -68,7 +80,7 @@ def limit_history(working: Working) -> None:
     try:
         expiry = plan_expiry(
             metadata,
-            Criteria(older_than_ms=now_ms if count_max else aged_ms, retain_last=retain_last),
+            Criteria(older_than_ms=_behind_all(metadata) if count_max else aged_ms, retain_last=retain_last),
             now_ms=expiry_ms,
             in_use={
                 **_of_others(metadata),
@@ -82,6 +94,11 @@ def limit_history(working: Working) -> None:
         return  # another writer stored a setting that is none: whoever expires snapshots will be told
     if not expiry.is_empty:
         working.change_metadata(apply_expiry(metadata, expiry, now_ms=now_ms))
+
+
+def _behind_all(metadata: TableMetadata) -> int:
+    """A time at which every snapshot is old: where their number counts, it must not matter how a clock went."""
+    return 1 + max(snapshot.timestamp_ms for snapshot in metadata.snapshots)
 
 
 def _of_others(metadata: TableMetadata) -> dict[int, str]:

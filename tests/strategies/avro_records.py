@@ -1,11 +1,15 @@
-"""Avro schemas of any kind, and the bytes of some of their values, arrays cut into blocks of either form."""
+"""Avro schemas of any kind, and the bytes of some of their values, as other writers may put them, too.
+
+Arrays are cut into blocks of either form. Numbers take more bytes than they need at times, up to the ten that a decoder
+takes, of whose last one it knows the lowest bit only.
+"""
 
 import struct
 
 from hypothesis import strategies as st
 
 from firn.storage.avro_numbers import encode_long
-from firn.storage.avro_steps import SHORT_BYTES_MAX
+from firn.storage.avro_steps import SHORT_BYTES_MAX, long_at, step_of
 
 LONGS = st.integers(-(2**63), 2**63 - 1) | st.integers(-70, 70)
 TEXTS = st.text(max_size=12) | st.integers(SHORT_BYTES_MAX - 3, SHORT_BYTES_MAX + 20).map(lambda n: "x" * n)
@@ -56,12 +60,29 @@ def with_names(schema, names=None):
     return out
 
 
+LONGER = st.just(0) | st.integers(0, 9)
+"""Bytes that are added to a number where there is room for them."""
+
+HIGH_BITS = st.just(0) | st.integers(0, 0x3F).map(lambda bits: bits << 1)
+"""What the tenth byte of a number says beyond its 64 bits."""
+
+
+@st.composite
+def spelt(draw, number):
+    """The bytes of a number, which may be more than it needs."""
+    short = encode_long(number)
+    size = min(len(short) + draw(LONGER), 10)
+    full = bytes(byte | 0x80 for byte in short) + b"\x80" * (size - len(short))
+    last = full[-1] & 0x7F
+    return full[:-1] + bytes((last | draw(HIGH_BITS) if size == 10 else last,))
+
+
 @st.composite
 def datum(draw, layout):
-    """The bytes of some value; arrays and maps are cut into blocks of either form."""
+    """The bytes of some value."""
     if isinstance(layout, list):
         branch = draw(st.integers(0, len(layout) - 1))
-        return encode_long(branch) + draw(datum(layout[branch]))
+        return draw(spelt(branch)) + draw(datum(layout[branch]))
     kind = layout if isinstance(layout, str) else layout["type"]
     match kind:
         case "null":
@@ -69,12 +90,12 @@ def datum(draw, layout):
         case "boolean":
             return draw(st.sampled_from([b"\0", b"\1"]))
         case "int" | "long":
-            return encode_long(draw(LONGS))
+            return draw(spelt(draw(LONGS)))
         case "float" | "double":
             return draw(st.binary(min_size=struct.calcsize(kind[0]), max_size=struct.calcsize(kind[0])))
         case "bytes" | "string":
             content = draw(TEXTS).encode()
-            return encode_long(len(content)) + content
+            return draw(spelt(len(content))) + content
         case "fixed":
             return draw(st.binary(min_size=layout["size"], max_size=layout["size"]))
         case "record":
@@ -86,9 +107,9 @@ def datum(draw, layout):
         items = [draw(item) for _ in range(draw(st.integers(1, 3)))]
         content = b"".join(items)
         sized = draw(st.booleans())
-        blocks += encode_long(-len(items)) + encode_long(len(content)) if sized else encode_long(len(items))
+        blocks += draw(spelt(-len(items))) + draw(spelt(len(content))) if sized else draw(spelt(len(items)))
         blocks += content
-    return blocks + b"\0"
+    return blocks + draw(spelt(0))
 
 
 def record(types, wanted):
@@ -100,3 +121,57 @@ def record(types, wanted):
 
 
 WANTED = st.sampled_from(["long", "int", ["null", "long"], ["int", "null"], "string", ["null", "string"], ["long"]])
+
+
+@st.composite
+def spelt_anew(draw, layout, content, count):
+    """The bytes of the same records as other writers may put them."""
+    at, records = 0, []
+    for _ in range(count):
+        record, at = _spelt_anew(draw, layout, content, at)
+        records.append(record)
+    assert at == len(content)
+    return b"".join(records)
+
+
+def _spelt_anew(draw, layout, content, at):
+    if isinstance(layout, list):
+        branch, at = long_at(content, at)
+        value, at = _spelt_anew(draw, layout[branch], content, at)
+        return draw(spelt(branch)) + value, at
+    kind = layout if isinstance(layout, str) else layout["type"]
+    if kind == "record":
+        fields = []
+        for field in layout["fields"]:
+            value, at = _spelt_anew(draw, field["type"], content, at)
+            fields.append(value)
+        return b"".join(fields), at
+    if kind == "array":
+        return _array_spelt_anew(draw, layout["items"], content, at)
+    if kind in {"int", "long"}:
+        number, at = long_at(content, at)
+        return draw(spelt(number)), at
+    if kind in {"bytes", "string"}:
+        size, at = long_at(content, at)
+        return draw(spelt(size)) + content[at : at + size], at + size
+    end = step_of(layout).skip(content, at)
+    return content[at:end], end
+
+
+def _array_spelt_anew(draw, item, content, at):
+    """Each of its blocks in one or two, of either form."""
+    blocks = b""
+    count, at = long_at(content, at)
+    while count:
+        items = []
+        for _ in range(count):
+            one, at = _spelt_anew(draw, item, content, at)
+            items.append(one)
+        cut = draw(st.integers(0, count - 1))
+        for some in filter(None, (items[:cut], items[cut:])):
+            inside = b"".join(some)
+            sized = draw(st.booleans())
+            blocks += draw(spelt(-len(some))) + draw(spelt(len(inside))) if sized else draw(spelt(len(some)))
+            blocks += inside
+        count, at = long_at(content, at)
+    return blocks + draw(spelt(0)), at

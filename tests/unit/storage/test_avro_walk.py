@@ -10,7 +10,7 @@ from firn.storage.avro import decode_block
 from firn.storage.avro_numbers import encode_long
 from firn.storage.avro_schema import compile_schema
 from firn.storage.avro_steps import CHUNK_ITEMS, SHORT_BYTES_MAX, content_of, long_of
-from firn.storage.avro_walk import Walk
+from firn.storage.avro_walk import LongMarkError, Walk
 from tests.strategies.avro_records import LONGS, TYPES, WANTED, datum, record, with_names
 
 
@@ -43,19 +43,16 @@ def test_what_is_kept_of_a_record_is_what_a_decoder_finds(data):
         at, (nested, second, first, unknown) = next(found)
         assert at == end
         assert unknown is None
-        assert nested in as_stored(one["f50"]["f1"])
-        assert second in as_stored(one.get("f2"))
-        assert first in as_stored(one.get("f1"))
+        for stored, value in ((nested, one["f50"]["f1"]), (second, one.get("f2")), (first, one.get("f1"))):
+            assert as_decoded(stored, like=value) == value
     assert list(found) == []
 
 
-def as_stored(decoded):
-    """The bytes that a decoded value may have come from."""
-    if decoded is None:
-        return [None]
-    if isinstance(decoded, str):
-        return [encode_long(len(decoded.encode())) + decoded.encode()]
-    return [encode_long(decoded)]
+def as_decoded(stored, *, like):
+    """What a decoder makes of stored bytes that are a number, or a text as the value that they are compared with."""
+    if stored is None:
+        return None
+    return content_of(stored).decode() if isinstance(like, str) else long_of(stored)
 
 
 KEY_VALUE = {"type": "record", "fields": [{"name": "key", "type": "int"}, {"name": "value", "type": "bytes"}]}
@@ -77,9 +74,12 @@ def block(count, content, *, sized):
     return (encode_long(-count) + encode_long(len(content)) if sized else encode_long(count)) + content
 
 
+LAST = {"name": "last", "type": "long", "field-id": 1}
+
+
 def schema_of(*types):
     fields = [{"name": f"a{n}", "type": t} for n, t in enumerate(types)]
-    fields.append({"name": "last", "type": "long", "field-id": 1})
+    fields.append(LAST)
     return compile_schema(json.dumps(with_names({"type": "record", "fields": fields})).encode())
 
 
@@ -104,6 +104,42 @@ def schema_of(*types):
 def test_bytes_that_are_no_record_are_refused(types, content):
     with pytest.raises((ValueError, IndexError)):
         list(Walk(schema_of(*types), [(1,)]).records(content, 1))
+
+
+LONGER = b"\x80" * 8
+"""Between the first and the last of ten bytes of a number."""
+
+
+@pytest.mark.parametrize(
+    ("types", "content"),
+    [
+        ([["null", "long"]], b"\x82\0\x04"),  # a mark of two bytes
+        ([["null", "long"]], b"\x80\0"),
+        ([["null", "long"]], b"\x82" + LONGER + b"\x7e\x04"),  # bits beyond the 64th
+        (["bytes"], b"\x82" + LONGER + b"\x02x"),
+        ([{"type": "array", "items": "long"}], b"\x82" + LONGER + b"\x02\x04\x80\0"),
+        ([{"type": "array", "items": "long"}], b"\x81\0\x82\x80\0\x04\x80" + LONGER + b"\x02"),
+    ],
+)
+def test_numbers_may_take_more_bytes_than_they_need(types, content):
+    schema, last = schema_of(*types), b"\x8e" + LONGER + b"\x40"
+    (record,) = decode_block(schema, content + last, 1)
+    ((_, (stored,)),) = Walk(schema, [(1,)]).records(content + last, 1)
+    assert as_decoded(stored, like=7) == record["f1"] == 7
+
+
+@pytest.mark.parametrize(("mark", "value"), [(b"\x80\0", None), (b"\x82\0", b"\x0e")])
+def test_long_marks_are_read_or_said_so(mark, value):
+    """Not where somebody tells from what is kept of a field where it begins."""
+    schema = schema_of()
+    optional = compile_schema(
+        json.dumps({"type": "record", "name": "r", "fields": [{**LAST, "type": ["null", "long"]}]}).encode()
+    )
+    content = mark + (value or b"")
+    assert list(Walk(optional, [(1,)]).records(content, 1)) == [(len(content), [value])]
+    with pytest.raises(LongMarkError):
+        list(Walk(optional, [(1,)], short_marks=True).records(content, 1))
+    assert list(Walk(schema, [(1,)], short_marks=True).records(b"\x8e\0", 1)) == [(2, [b"\x8e\0"])]
 
 
 @given(LONGS)

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+from functools import partial
 from typing import Any
 
 import msgspec
 import pytest
 
+from firn.coordinator.daemon import Daemon
 from firn.model.intent import DropTable, RegisterTable
 from firn.model.operations.refs import CreateTag
+from firn.model.outcome import Committed
 from firn.storage.metadata_files import encode_metadata
+from tests.unit.coordinator.replay.gathering import Gathering
 from tests.unit.coordinator.workbench import TABLE, Workbench, append, create, delete, new_id
 
 COUNT = 70
+YEAR_2100_MS = 4_102_444_800_000
 
 
 async def table_after(properties: dict[str, str], *, tag: bool = False, stage: bool = False) -> Any:
@@ -59,6 +65,45 @@ async def test_a_history_that_the_table_wants_to_keep_stays(properties: dict[str
 async def test_what_is_older_than_the_table_says_goes() -> None:
     metadata = await table_after({"history.expire.max-snapshot-age-ms": "1"})
     assert len(metadata.snapshots) < COUNT + 1
+
+
+TOGETHER = 63
+"""Snapshots of a swap: with the one before it so many that no swap ends where anybody looks what is to expire."""
+
+
+@pytest.mark.parametrize("properties", [{"firn.snapshots-max": "10"}, {"history.expire.max-snapshot-age-ms": "1"}])
+async def test_a_history_that_grows_by_many_a_swap_is_cut_back_all_the_same(properties: dict[str, str]) -> None:
+    bench = Gathering()
+    lengths = []
+    async with bench.daemon() as daemon:
+        await bench.commit(create(properties={"firn.append-mode": "per-intent", **properties}))
+        await bench.commit(append("first"))
+        for swap in range(4):
+            appends = [append(f"{swap}-{number}") for number in range(TOGETHER)]
+            outcomes = await bench.gathered(daemon, *appends, blocker=f"before-{swap}")
+            assert all(isinstance(outcome, Committed) for outcome in outcomes)
+            metadata = await bench.metadata()
+            assert metadata.last_sequence_number == 1 + (swap + 1) * (1 + TOGETHER)
+            lengths.append(len(metadata.snapshots))
+            await asyncio.sleep(0.1)  # whatever this swap has made is older than a millisecond, then
+    assert lengths[0] == 2 + TOGETHER
+    assert max(lengths[1:]) <= 10 + TOGETHER
+
+
+async def test_a_clock_that_was_ahead_does_not_keep_a_history_from_being_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Times in metadata never fall: all that is committed after the clock is right again is of the future, too."""
+    bench = Workbench()
+    monkeypatch.setattr("tests.unit.coordinator.workbench.Daemon", partial(Daemon, wall_ms=lambda: YEAR_2100_MS))
+    async with bench.daemon():
+        await bench.commit(create(properties={"firn.snapshots-max": "10"}))
+        await bench.commit(append("first"))
+    monkeypatch.undo()
+    async with bench.daemon():
+        for number in range(COUNT):
+            await bench.commit(append(f"f{number:02d}"))
+        metadata = await bench.metadata()
+    assert all(snapshot.timestamp_ms >= YEAR_2100_MS for snapshot in metadata.snapshots)
+    assert 10 <= len(metadata.snapshots) <= 10 + 2 + 9
 
 
 async def test_tagged_and_staged_snapshots_stay() -> None:
