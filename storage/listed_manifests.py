@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from firn.model.long_tuples import is_seen_to_end_with
+from firn.model.long_tuples import are_same, ends_with
 from firn.model.manifest import ManifestFile
 from firn.storage.avro import compress
 from firn.storage.manifest_lists import Block, list_record
@@ -50,30 +50,33 @@ class ListedManifests(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     def shared_by(self, manifests: Sequence[Any]) -> int:
         """How many manifests at the end of a list are the last ones of this."""
         own = self.manifests
-        more = len(manifests) - len(own)
-        if is_seen_to_end_with(manifests, own) or (own and more >= 0 and _same(manifests[more:], own)):
+        if own and ends_with(manifests, own):
             return len(own)
         shared = 0
         for block in reversed(self.kept):
             start, end = len(own) - shared - block[0], len(own) - shared
             at = len(manifests) - shared - block[0]
-            if at < 0 or not _same(manifests[at : at + block[0]], own[start:end]):
+            if at < 0 or not are_same(manifests[at : at + block[0]], own[start:end]):
                 break
             shared += block[0]
         return shared
 
 
 def listed(
-    manifests: Sequence[ManifestFile], *, format_version: int, before: ListedManifests | None = None
+    manifests: Sequence[ManifestFile],
+    *,
+    format_version: int,
+    before: ListedManifests | None = None,
+    goes_on: bool = False,
 ) -> ListedManifests:
-    """The list of `manifests`, with what it has in common with the one `before`.
+    """The list of `manifests`, with what it has in common with the one `before`; `goes_on`: all of that is in it.
 
     Raises InvalidInput for rows that the version does not allow.
     """
     shared = 0
     kept: tuple[Block, ...] = ()
     if before is not None and before.format_version == format_version:
-        shared = before.shared_by(manifests)
+        shared = len(before.manifests) if goes_on else before.shared_by(manifests)
         kept = _last(before.kept, shared)
     at = len(manifests) - sum(count for count, _ in kept)
     if before is not None and shared == len(before.manifests) and at < 2 * YOUNG_MANIFESTS:
@@ -128,8 +131,3 @@ def _block(manifests: Sequence[ManifestFile], format_version: int) -> Block:
 
 def _records(manifests: Sequence[ManifestFile], format_version: int) -> bytes:
     return b"".join([list_record(manifest, format_version) for manifest in manifests])
-
-
-def _same(some: Sequence[Any], others: Sequence[Any]) -> bool:
-    """Whether these are the very same objects: a comparison of tuples looks at that first, and ends at a difference."""
-    return some[0] is others[0] and some[-1] is others[-1] and some == others
