@@ -22,6 +22,14 @@ def stored_blocks(content: bytes) -> bytes:
     return b"".join((*parts, _LAST, _sizes(len(content) - last), content[last:]))
 
 
+def behind_stored(content: bytes, deflated: bytes) -> bytes:
+    """What is deflated, behind content that is stored as it is: one stream of both. Content of one block only.
+
+    What is deflated refers back to its own content, by distances, so that anything may come before it.
+    """
+    return b"".join((_MORE, _sizes(len(content)), content, deflated))
+
+
 def _sizes(count: int) -> bytes:
     """How many bytes there are, and the same with each bit turned over."""
     return (count | (count ^ STORED_BYTES_MAX) << 16).to_bytes(4, "little")
