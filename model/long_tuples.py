@@ -113,3 +113,14 @@ def is_seen_to_end_with(items: Sequence[Any], end: Sequence[Any]) -> bool:
     ours, theirs = _parts(items), _parts(end)
     more = len(ours.front) - len(theirs.front)
     return ours.long is theirs.long and more >= 0 and ours.front[more:] == theirs.front and ours.back == theirs.back
+
+
+def ends_with(items: Sequence[Any], end: Sequence[Any]) -> bool:
+    """Whether the last of `items` are the very objects of `end`. Costs a look at as many of them."""
+    more = len(items) - len(end)
+    return more >= 0 and (not end or is_seen_to_end_with(items, end) or are_same(items[more:], end))
+
+
+def are_same(some: Sequence[Any], others: Sequence[Any]) -> bool:
+    """Whether these are the very same objects: a comparison of tuples looks at that first, and ends at a difference."""
+    return some[0] is others[0] and some[-1] is others[-1] and some == others

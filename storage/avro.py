@@ -289,11 +289,6 @@ def compress(content: bytes, *, codec: Codec, level: int | None = None) -> bytes
     raise InvalidInput(f"cannot write codec {codec!r}", where="codec")
 
 
-def deflated_as_it_is(content: bytes) -> bytes:
-    """Deflate's own form of content that is not worth compressing."""
-    return zlib.compress(content, 0, -zlib.MAX_WBITS)
-
-
 def inflate(stored: bytes, *, location: str) -> bytes:
     """What a deflated block holds; `location` is for errors. Raises CorruptFile."""
     try:

@@ -39,11 +39,11 @@ from firn.storage.avro import (
     Codec,
     Header,
     compress,
-    deflated_as_it_is,
     header_of,
     open_avro,
     write_blocks,
 )
+from firn.storage.deflate import stored_blocks
 from firn.storage.manifest_container import open_manifest
 from firn.storage.manifest_rows import RowDecoder
 from firn.storage.manifest_schema import FORMAT_VERSIONS, manifest_schema
@@ -141,7 +141,7 @@ def encode_manifest(  # noqa: PLR0913 - a manifest is made of all these, and eac
 
 def _block(content: bytes, entries: int, *, codec: Codec, level: int | None) -> bytes:
     if codec == "deflate" and level is None and entries < BLOCK_ENTRIES and len(content) <= STORED_BYTES_MAX:
-        return deflated_as_it_is(content)
+        return stored_blocks(content)
     return compress(content, codec=codec, level=level)
 
 

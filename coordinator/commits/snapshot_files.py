@@ -66,7 +66,7 @@ def encode_snapshots(
                 done[reference.location] = manifest
         assert snapshot.manifest_list is not None
         now = lists[snapshot.snapshot_id] = listed(
-            preceded(unchanged, manifests), format_version=version, before=before
+            preceded(unchanged, manifests), format_version=version, before=before, goes_on=draft_snapshot.goes_on
         )
         data = manifest_list_of(
             now.blocks,
@@ -92,6 +92,8 @@ def _unchanged(draft: DraftSnapshot, before: ListedManifests | None) -> Sequence
     """
     if before is None or before.format_version != draft.format_version:
         return ()
+    if draft.goes_on:
+        return before.manifests
     shared = before.shared_by(draft.manifests)
     return before.manifests if shared == len(before.manifests) else before.manifests[len(before.manifests) - shared :]
 

@@ -39,6 +39,13 @@ class DraftManifest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return self.entries.counts if isinstance(self.entries, SplicedEntries) else count_entries(self.entries)
 
     @property
+    def has_live_files(self) -> bool:
+        """Whether any entry is more than a tombstone. Cost: a look at the first, most of the time."""
+        if isinstance(self.entries, SplicedEntries):
+            return self.entries.counts.live_files > 0
+        return any(entry.is_live for entry in self.entries)
+
+    @property
     def least_sequence_number(self) -> int | None:
         """The age of its oldest live file; None when all are as old as the snapshot."""
         entries = self.entries
@@ -63,7 +70,8 @@ def location_of(manifest: ManifestRef) -> str:
 class DraftSnapshot(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """A snapshot to be committed: its manifests in list order, and the intents it answers.
 
-    `format_version` is the table's when it was made: a later intent of the same batch may upgrade it.
+    `format_version` is the table's when it was made: a later intent of the same batch may upgrade it. `goes_on`: its
+    parent is of the same attempt, and all manifests of that one stand at the end of its list, as they were drafted.
     """
 
     snapshot: Snapshot
@@ -72,6 +80,7 @@ class DraftSnapshot(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     intent_ids: tuple[str, ...]
     format_version: int
     first_row_id: int | None = None
+    goes_on: bool = False
 
 
 TableChange = Literal["none", "created", "registered", "updated", "dropped"]

@@ -8,6 +8,7 @@ from firn.coordinator.replay.draft import ManifestRef
 from firn.coordinator.replay.known_deletes import KnownDeletes
 from firn.coordinator.replay.live_deletes import LiveDeletes
 from firn.coordinator.replay.live_files import LiveFiles
+from firn.model.long_tuples import ends_with
 from firn.storage.listed_manifests import ListedManifests
 
 
@@ -19,7 +20,8 @@ class Head:
     """
 
     __slots__ = (
-        "base_snapshot_id", "deletes", "doubles", "known_deletes", "listed", "live", "manifests", "snapshot_id",
+        "base_snapshot_id", "deletes", "doubles", "known_deletes", "listed", "live", "manifests", "settled_for",
+        "snapshot_id",
     )  # fmt: skip
 
     def __init__(
@@ -40,6 +42,10 @@ class Head:
         """What need not be read for `deletes`, while these have not been asked for."""
         self.listed: ListedManifests | None = None
         """The last list that was written here with most of the manifests, if one was."""
+        self.settled_for: int | None = None
+        """The format version of the last snapshot that this replay has made here, where each of the manifests belongs
+        into the next one's list as well, with the numbers that it has been given; else None.
+        """
 
     def branch_off(self) -> Head:
         """A view of this that a replay can change without changing this."""
@@ -75,3 +81,7 @@ class Head:
         at = len(manifests) - shared
         front = tuple(manifests[:at])
         return front, last.manifests if last is not None and shared == len(last.manifests) else manifests[at:]
+
+    def is_followed_by(self, manifests: Sequence[ManifestRef], *, format_version: int) -> bool:
+        """Whether a list is the last one of this replay, which is settled, and others before it."""
+        return self.settled_for == format_version and ends_with(manifests, self.manifests)

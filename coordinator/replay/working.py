@@ -255,7 +255,11 @@ class Working:
         metadata = self.metadata
         assert metadata is not None
         head = self.head(branch)
-        front, unchanged = head.split(manifests, format_version=metadata.format_version)
+        goes_on = head.is_followed_by(manifests, format_version=metadata.format_version)
+        if goes_on:
+            front, unchanged = tuple(manifests[: len(manifests) - len(head.manifests)]), head.manifests
+        else:
+            front, unchanged = head.split(manifests, format_version=metadata.format_version)
         says_something = [_has_something_to_say(m, snapshot_id=snapshot_id) for m in front]
         changed = front if all(says_something) else tuple(compress(front, says_something))
         changed, first_row_id, added_rows = self._assign_row_ids(changed)
@@ -290,11 +294,13 @@ class Working:
                 intent_ids=tuple(intent_id for intent_id, _ in intents),
                 format_version=metadata.format_version,
                 first_row_id=first_row_id,
+                goes_on=goes_on,
             )
         )
         if not staged:
             head.manifests = kept
             head.snapshot_id = snapshot_id
+            head.settled_for = metadata.format_version if all(map(_has_live_files, changed)) else None
 
     def _parent(self, head: Head) -> Snapshot | None:
         """The snapshot that the next one of a branch follows, with totals that it can go on from.
@@ -398,6 +404,9 @@ def _with_metrics(entry: ManifestEntry) -> ManifestEntry:
 
 def _has_something_to_say(manifest: ManifestRef, *, snapshot_id: int) -> bool:
     """Whether a manifest belongs in the list of a snapshot: it has live files, or tombstones of this very snapshot."""
-    if isinstance(manifest, DraftManifest):
-        return manifest.snapshot_id == snapshot_id or manifest.counts.live_files > 0
-    return manifest.may_have_live_files
+    return (isinstance(manifest, DraftManifest) and manifest.snapshot_id == snapshot_id) or _has_live_files(manifest)
+
+
+def _has_live_files(manifest: ManifestRef) -> bool:
+    """Whether a manifest has files to say something of in later snapshots."""
+    return manifest.has_live_files if isinstance(manifest, DraftManifest) else manifest.may_have_live_files
