@@ -23,8 +23,8 @@ Found = Sequence[bytes | None]
 """What is kept of a record: the bytes of each field as they are stored, without the mark of an optional one."""
 
 
-class LongMarkError(Exception):
-    """The mark of an optional field takes more bytes than the one that it needs, where that matters."""
+class LongNumberError(Exception):
+    """A number takes more bytes than the one that it needs, where something is found by counting bytes."""
 
 
 class Walk:
@@ -44,8 +44,8 @@ class Walk:
     ) -> None:
         """`long` are texts among `wanted` that are mostly longer than what expressions are for.
 
-        With `short_marks` a mark of an optional field that is kept takes one byte, or LongMarkError is raised: for who
-        tells from what is kept of fields where they begin.
+        With `short_marks` a mark of an optional field that is kept takes one byte, or LongNumberError is raised: for
+        who tells from what is kept of fields where they begin.
         """
         self._wanted = tuple(wanted)
         self._long = frozenset(long)
@@ -176,7 +176,7 @@ def _kept(layout: Any, *, is_long: bool, short_marks: bool) -> Piece:
             if mark >= 0x80:
                 mark, at = long_mark(content, at - 1)
                 if short_marks:
-                    raise LongMarkError("a mark of more than one byte")
+                    raise LongNumberError("a mark of more than one byte")
             if null is not None and mark == 2 * null:
                 found.append(None)
                 return at

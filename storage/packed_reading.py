@@ -18,7 +18,7 @@ from firn.model.types import StructType
 from firn.storage.avro import AvroFile
 from firn.storage.avro_schema import AvroSchema, compile_schema
 from firn.storage.avro_steps import long_of
-from firn.storage.avro_walk import LongMarkError, Walk
+from firn.storage.avro_walk import LongNumberError, Walk
 from firn.storage.manifest_bytes import FileBytes
 from firn.storage.manifest_paths import checked_file
 from firn.storage.manifest_schema import manifest_schema
@@ -52,7 +52,7 @@ def cut_manifest(
             _cut_block(content, count, manifest, partition_type=partition_type, format_version=format_version)
             for count, content in file.read_contents()
         ]
-    except LongMarkError:  # which is no error in Avro
+    except LongNumberError:  # which is no error in Avro
         return None
     packed = joined(parts) if parts else pack((), partition_type, format_version=format_version)
     mismatches = count_mismatches(manifest, _counts(packed.marks))
@@ -67,14 +67,14 @@ def cut_block(
     """The entries of one block that firn wrote, from what it holds decompressed. Raises CorruptFile."""
     try:
         return _cut_block(content, count, manifest, partition_type=partition_type, format_version=format_version)
-    except LongMarkError as error:
+    except LongNumberError as error:
         raise CorruptFile(manifest.manifest_path, str(error)) from None
 
 
 def _cut_block(
     content: bytes, count: int, manifest: ManifestFile, *, partition_type: StructType, format_version: int
 ) -> PackedEntries:
-    """The entries of one block of a manifest that is laid out as firn's are. Raises CorruptFile, LongMarkError."""
+    """The entries of one block of a manifest that is laid out as firn's are. Raises CorruptFile, LongNumberError."""
     try:
         files, marks = _cut(content, count, partition_type, manifest.content, format_version)
     except (InvalidInput, ValueError, IndexError) as error:
@@ -97,6 +97,8 @@ def _cut(
         _, row_count = checked_file(path, file_format, rows, size)
         if status is None or _number(kind) not in _CONTENTS[kinds]:
             raise InvalidInput(f"an entry that does not belong in a manifest of {kinds}")
+        if kind is not None and len(kind) > 1:
+            raise LongNumberError("a content of more than one byte, behind which a location is looked for")
         if version == 1:
             head = start + len(status) + len(snapshot_id or b"")
         else:

@@ -31,6 +31,7 @@ from firn.storage.partition_data import PartitionDecoder
 
 _ZERO: Final = encode_long(0)
 _NO_TEXT: Final = _ZERO
+_LONG_MASK: Final = 2**64 - 1
 
 
 class SplicedEntries:
@@ -233,7 +234,7 @@ def _text_at(content: bytes, at: int) -> bytes:
         at += 1
         size |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return content[at : at + (size >> 1)]
+            return content[at : at + ((size & _LONG_MASK) >> 1)]
         shift += 7
 
 

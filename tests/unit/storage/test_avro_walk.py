@@ -10,7 +10,7 @@ from firn.storage.avro import decode_block
 from firn.storage.avro_numbers import encode_long
 from firn.storage.avro_schema import compile_schema
 from firn.storage.avro_steps import CHUNK_ITEMS, SHORT_BYTES_MAX, content_of, long_of
-from firn.storage.avro_walk import LongMarkError, Walk
+from firn.storage.avro_walk import LongNumberError, Walk
 from tests.strategies.avro_records import LONGS, TYPES, WANTED, datum, record, with_names
 
 
@@ -137,7 +137,7 @@ def test_long_marks_are_read_or_said_so(mark, value):
     )
     content = mark + (value or b"")
     assert list(Walk(optional, [(1,)]).records(content, 1)) == [(len(content), [value])]
-    with pytest.raises(LongMarkError):
+    with pytest.raises(LongNumberError):
         list(Walk(optional, [(1,)], short_marks=True).records(content, 1))
     assert list(Walk(schema, [(1,)], short_marks=True).records(b"\x8e\0", 1)) == [(2, [b"\x8e\0"])]
 

@@ -14,8 +14,10 @@ from firn.storage.manifest_pieces import Layout, read_pieces
 from firn.storage.manifest_rows import RowDecoder
 from firn.storage.manifests import encode_manifest, manifest_file
 from firn.storage.packed_entries import unpack
+from firn.storage.spliced_entries import named_entries
 from tests.strategies.avro_records import spelt_anew
-from tests.strategies.manifests import SCHEMA, SPEC, entries
+from tests.strategies.manifests import EXAMPLE_PARTITION, SCHEMA, SPEC, added, entries
+from tests.unit.storage.manifest_writing import committed
 
 TYPE = partition_type(SPEC, SCHEMA)
 
@@ -62,12 +64,7 @@ def test_what_was_packed_is_read_packed(version, kind, data):
 @given(data=st.data())
 def test_numbers_and_arrays_that_others_put_in_more_bytes_are_the_same(version, kind, data):
     one = encoded(data.draw(some(version, kind)), version=version, content="data" if kind == "data" else "deletes")
-    file = open_avro(one.data, location="m")
-    anew = [
-        (count, data.draw(spelt_anew(file.schema.layout, content, count))) for count, content in file.read_contents()
-    ]
-    header = {k: v.decode() for k, v in file.metadata.items() if not k.startswith("avro.")}
-    stored = write_avro(file.metadata["avro.schema"], anew, metadata=header, codec="null")
+    stored = spelt_otherwise(one.data, data.draw)
     row = resized(manifest_file(one, "m.avro"), stored)
     assert decoded(stored) == decoded(one.data)
     if kind == "data":
@@ -76,6 +73,54 @@ def test_numbers_and_arrays_that_others_put_in_more_bytes_are_the_same(version, 
     if packed is not None:  # else whoever wants it decodes it
         assert packed.marks == one.packed.marks
         assert unpack(packed, spec_id=SPEC.spec_id) == unpack(one.packed, spec_id=SPEC.spec_id)
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+@given(data=st.data())
+def test_files_are_found_by_name_however_others_put_numbers(version, data):
+    one = encoded([added(name, spec_id=7, partition=EXAMPLE_PARTITION) for name in "abc"], version=version)
+    stored = spelt_otherwise(one.data, data.draw)
+    row = committed(one, "m.avro", sequence_number=0 if version == 1 else 9)
+    as_it_was = Layout(TYPE, version)
+    pieces = read_pieces(stored, resized(row, stored), as_it_was)
+    if pieces is not None:  # else whoever wants it decodes it
+        expected = named_entries([one.packed], row, ["b"], layout=as_it_was)
+        assert expected is not None
+        assert named_entries(pieces, row, ["b"], layout=as_it_was) == expected
+
+
+@pytest.mark.parametrize(
+    ("content", "size", "is_cut"),
+    [
+        (b"\0", b"\x82\x80\x80\x80\x80\x80\x80\x80\x80\x7e", True),
+        (b"\x80\0", b"\2", False),  # where a file's record begins is known by its one byte
+    ],
+)
+def test_a_file_is_found_behind_numbers_that_are_longer(content, size, is_cut):
+    one = encoded([added("a", spec_id=7, partition=EXAMPLE_PARTITION)], version=2)
+    ((count, block),) = open_avro(one.data, location="m").read_contents()
+    before, path, rest = block.partition(b"\2a\x0ePARQUET")
+    stored = with_blocks(one.data, [(count, before[:-1] + content + size + path[1:] + rest)])
+    row = resized(committed(one, "m.avro"), stored)
+    assert decoded(stored) == decoded(one.data)
+    pieces = read_pieces(stored, row, Layout(TYPE, 2))
+    assert (pieces is not None) is is_cut
+    assert pieces is None or named_entries(pieces, row, ["a"], layout=Layout(TYPE, 2)) is not None
+
+
+def spelt_otherwise(data, draw):
+    """The same manifest as others may write its numbers and arrays."""
+    file = open_avro(data, location="m")
+    contents = file.read_contents()
+    return with_blocks(
+        data, [(count, draw(spelt_anew(file.schema.layout, content, count))) for count, content in contents]
+    )
+
+
+def with_blocks(data, blocks):
+    file = open_avro(data, location="m")
+    header = {k: v.decode() for k, v in file.metadata.items() if not k.startswith("avro.")}
+    return write_avro(file.metadata["avro.schema"], blocks, metadata=header, codec="null")
 
 
 def decoded(data):
