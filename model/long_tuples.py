@@ -78,6 +78,8 @@ class LongTuple(Sequence[T_co]):
 
 def appended(items: Sequence[T], item: T) -> Sequence[T]:
     """The items, and one more."""
+    if type(items) is tuple and len(items) < LONG:
+        return (*items, item)
     parts = _parts(items)
     return _joined(parts.long, front=parts.front, back=(*parts.back, item))
 
@@ -86,6 +88,8 @@ def preceded(items: Sequence[T], front: tuple[T, ...]) -> Sequence[T]:
     """The items, and others before them."""
     if not front:
         return items
+    if type(items) is tuple and len(items) < LONG:
+        return front + items
     parts = _parts(items)
     return _joined(parts.long, front=front + parts.front, back=parts.back)
 
@@ -110,6 +114,8 @@ def continues(items: Sequence[Any], start: Sequence[Any]) -> bool:
 
 def is_seen_to_end_with(items: Sequence[Any], end: Sequence[Any]) -> bool:
     """Whether the last of `items` are those of `end`, as far as that is seen at once."""
+    if type(items) is tuple and type(end) is tuple:
+        return items is end
     ours, theirs = _parts(items), _parts(end)
     more = len(ours.front) - len(theirs.front)
     return ours.long is theirs.long and more >= 0 and ours.front[more:] == theirs.front and ours.back == theirs.back

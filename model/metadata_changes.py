@@ -43,25 +43,24 @@ def add_snapshot(metadata: TableMetadata, snapshot: Snapshot, *, branch: str | N
         raise InvalidMetadata(f"snapshot already exists for id {snapshot.snapshot_id}", where="snapshot-id")
     if branch is not None:
         _check_parent(metadata, snapshot, branch)
-    added = with_index_of(
-        replace(
-            metadata,
-            last_updated_ms=max(next_timestamp_ms(metadata, now_ms), snapshot.timestamp_ms),
-            last_sequence_number=_checked_sequence_number(metadata, snapshot),
-            next_row_id=_next_row_id(metadata, snapshot),
-            snapshots=appended(metadata.snapshots, snapshot),
-        ),
+    moves: dict[str, Any] = {}
+    if branch is not None:
+        ref = metadata.ref(branch)
+        moved = (
+            SnapshotRef(snapshot_id=snapshot.snapshot_id, type="branch")
+            if ref is None
+            else replace(ref, snapshot_id=snapshot.snapshot_id)
+        )
+        moves = _moves(metadata, branch, moved, at_ms=snapshot.timestamp_ms)
+    added = replace(
         metadata,
+        last_updated_ms=max(next_timestamp_ms(metadata, now_ms), snapshot.timestamp_ms),
+        last_sequence_number=_checked_sequence_number(metadata, snapshot),
+        next_row_id=_next_row_id(metadata, snapshot),
+        snapshots=appended(metadata.snapshots, snapshot),
+        **moves,
     )
-    if branch is None:
-        return added
-    ref = metadata.ref(branch)
-    moved = (
-        SnapshotRef(snapshot_id=snapshot.snapshot_id, type="branch")
-        if ref is None
-        else replace(ref, snapshot_id=snapshot.snapshot_id)
-    )
-    return with_ref(added, branch, moved, logged_ms=snapshot.timestamp_ms)
+    return with_index_of(added, metadata)
 
 
 def _check_parent(metadata: TableMetadata, snapshot: Snapshot, branch: str) -> None:
@@ -116,25 +115,29 @@ def _next_row_id(metadata: TableMetadata, snapshot: Snapshot) -> int | None:
     return first + rows
 
 
-def with_ref(metadata: TableMetadata, name: str, ref: SnapshotRef, *, logged_ms: int | None = None) -> TableMetadata:
+def with_ref(metadata: TableMetadata, name: str, ref: SnapshotRef) -> TableMetadata:
     """The metadata with a reference set, and for ``main`` the current snapshot and the snapshot log with it.
 
-    `logged_ms` is when the log says the change was made; the metadata's last update when not given. Whether the change
-    is allowed is the business of `firn.model.refs`.
+    The log says that it was with the metadata's last update. Whether the change is allowed is the business of
+    `firn.model.refs`.
     """
-    refs = {**metadata.refs, name: ref}
+    moved = replace(metadata, **_moves(metadata, name, ref, at_ms=metadata.last_updated_ms))
+    return with_index_of(moved, metadata)
+
+
+def _moves(metadata: TableMetadata, name: str, ref: SnapshotRef, *, at_ms: int) -> dict[str, Any]:
+    """What is new in the metadata once a reference is set, which the log says was at that time."""
+    moves: dict[str, Any] = {"refs": {**metadata.refs, name: ref}}
     if name != MAIN_BRANCH:
-        return with_index_of(replace(metadata, refs=refs), metadata)
+        return moves
     log = metadata.snapshot_log
-    at_ms = metadata.last_updated_ms if logged_ms is None else logged_ms
     if log:
         # A snapshot made earlier than the last change, or by a slow clock: readers search the log by time.
         at_ms = max(at_ms, log[-1].timestamp_ms)
     entry = SnapshotLogEntry(snapshot_id=ref.snapshot_id, timestamp_ms=at_ms)
     if metadata.current_snapshot_id != ref.snapshot_id or not log:
         log = appended(log, entry)
-    moved = replace(metadata, refs=refs, current_snapshot_id=ref.snapshot_id, snapshot_log=log)
-    return with_index_of(moved, metadata)
+    return {**moves, "current_snapshot_id": ref.snapshot_id, "snapshot_log": log}
 
 
 def with_metadata_log(

@@ -96,7 +96,8 @@ class _Counts:
             self.raise_by(name, amount)
 
     def as_text(self) -> dict[str, str]:
-        return {name: str(self.values[name]) for name in COUNTS if self.values.get(name, 0) > 0}
+        known = self.values
+        return {name: str(known[name]) for name in COUNTS if name in known and known[name] > 0}
 
 
 def content_size(file: DataFile) -> int:
@@ -221,6 +222,8 @@ class SummaryBuilder:
 
 def _carried(total: str | None, *, added: str | None, removed: str | None) -> str | None:
     """A total after this snapshot; None where the previous snapshot had none, or one that cannot be right."""
+    if total == "0" and added is None and removed is None:
+        return total  # as nearly all of deletes
     if total is None or not (total.isascii() and total.isdecimal()):
         return None
     new = int(total[:19]) + int(added or 0) - int(removed or 0)

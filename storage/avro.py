@@ -27,7 +27,7 @@ from isal import igzip_lib, isal_zlib
 from firn.model.amounts import plural
 from firn.model.errors import CorruptFile, InvalidInput
 from firn.storage import snappy
-from firn.storage.avro_numbers import encode_long
+from firn.storage.avro_numbers import LONGS, encode_long
 from firn.storage.avro_schema import BLOCK_FIELD, AvroSchema, compile_schema
 
 Codec = Literal["null", "deflate", "zstandard", "snappy"]
@@ -237,7 +237,7 @@ def _begun(schema: bytes, codec: Codec, values: int) -> Header:
 
 
 def _header_value(key: bytes, value: bytes) -> bytes:
-    return b"".join((encode_long(len(key)), key, encode_long(len(value)), value))
+    return b"".join((LONGS[len(key)], key, LONGS[len(value)], value))
 
 
 _SEAL_VALUE: Final = _header_value(SEAL_KEY.encode(), SEAL)
@@ -245,7 +245,7 @@ _SEAL_VALUE: Final = _header_value(SEAL_KEY.encode(), SEAL)
 
 def write_blocks(header: Header, blocks: Iterable[tuple[int, bytes]]) -> bytes:
     """As `write_avro`, of a header that may have begun other files."""
-    bodies = [(encode_long(count) + encode_long(len(content)), content) for count, content in blocks]
+    bodies = [(LONGS[count] + LONGS[len(content)], content) for count, content in blocks]
     sync = _sealed(header.digest.copy(), bodies)
     parts = [header.text, sync]
     for prefix, content in bodies:

@@ -26,14 +26,10 @@ def encode_long(value: int) -> bytes:
     rest = value << 1 if value >= 0 else ~(value << 1)
     if rest <= _LOW_MASK:
         return _HIGH[rest]
-    if rest < _MEDIUM:
-        return _LOW[rest & _LOW_MASK] + _HIGH[rest >> _LOW_BITS]
-    out = bytearray()
-    while rest >= 0x80:
-        out.append((rest & 0x7F) | 0x80)
-        rest >>= 7
-    out.append(rest)
-    return bytes(out)
+    out = _LOW[rest & _LOW_MASK]
+    while (rest := rest >> _LOW_BITS) > _LOW_MASK:
+        out += _LOW[rest & _LOW_MASK]
+    return out + _HIGH[rest]
 
 
 def _plain(rest: int) -> bytes:

@@ -22,7 +22,7 @@ from firn.model.manifest import (
 )
 from firn.model.snapshot import Snapshot
 from firn.storage.avro import AvroLimits, Codec, compress, open_avro, write_avro
-from firn.storage.avro_numbers import encode_long
+from firn.storage.avro_numbers import LONGS
 from firn.storage.avro_schema import AvroType
 from firn.storage.manifest_schema import FORMAT_VERSIONS, manifest_list_schema
 
@@ -41,6 +41,8 @@ _COUNTS: Final[Mapping[int, str]] = {
     513: "existing_rows_count",
     514: "deleted_rows_count",
 }
+
+_long: Final = LONGS.__getitem__
 
 _NULL: Final = b"\x00"
 _SOME: Final = b"\x02"
@@ -186,10 +188,10 @@ def _encoded(manifest: ManifestFile, format_version: int) -> bytes:
     counts = [getattr(manifest, name) for name in _COUNTS.values()]
     start = [
         _text(manifest.manifest_path),
-        encode_long(manifest.manifest_length),
-        encode_long(manifest.partition_spec_id),
+        _long(manifest.manifest_length),
+        _long(manifest.partition_spec_id),
     ]
-    added_by, partitions = encode_long(manifest.added_snapshot_id), _partitions(manifest.partitions)
+    added_by, partitions = _long(manifest.added_snapshot_id), _partitions(manifest.partitions)
     key_metadata = _optional_bytes(manifest.key_metadata)
     if format_version == 1:
         if manifest.content != "data":
@@ -199,11 +201,11 @@ def _encoded(manifest: ManifestFile, format_version: int) -> bytes:
     if None in counts:  # a v1 list did not say; whoever carries the manifest over has to count
         raise InvalidInput(f"v{format_version} lists need all counts", where=where)
     start += (
-        encode_long(MANIFEST_CONTENT_CODES[manifest.content]),
-        encode_long(manifest.sequence_number),
-        encode_long(manifest.min_sequence_number),
+        _long(MANIFEST_CONTENT_CODES[manifest.content]),
+        _long(manifest.sequence_number),
+        _long(manifest.min_sequence_number),
         added_by,
-        *map(encode_long, counts),
+        *map(_long, counts),
         partitions,
         key_metadata,
     )
@@ -217,7 +219,7 @@ def _encoded(manifest: ManifestFile, format_version: int) -> bytes:
 def _partitions(summaries: Sequence[FieldSummary] | None) -> bytes:
     if not summaries:
         return _NULL if summaries is None else _SOME + _END
-    parts = [_SOME, encode_long(len(summaries))]
+    parts = [_SOME, _long(len(summaries))]
     for summary in summaries:
         parts += (
             _boolean(summary.contains_null),
@@ -234,15 +236,15 @@ def _boolean(value: bool) -> bytes:  # noqa: FBT001 - the value itself
 
 def _text(text: str) -> bytes:
     encoded = text.encode()
-    return encode_long(len(encoded)) + encoded
+    return _long(len(encoded)) + encoded
 
 
 def _optional_long(value: int | None) -> bytes:
-    return _NULL if value is None else _SOME + encode_long(value)
+    return _NULL if value is None else _SOME + _long(value)
 
 
 def _optional_bytes(value: bytes | None) -> bytes:
-    return _NULL if value is None else b"".join((_SOME, encode_long(len(value)), value))
+    return _NULL if value is None else b"".join((_SOME, _long(len(value)), value))
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -1,11 +1,15 @@
 """A list that is made from the one before is the list that would be made anew."""
 
+import io
+from typing import Any
+
+import fastavro
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firn.storage.listed_manifests import BLOCK_MANIFESTS, YOUNG_BLOCKS_MAX, YOUNG_MANIFESTS, listed
+from firn.storage.listed_manifests import BLOCK_MANIFESTS, STORED_BYTES_MAX, YOUNG_BLOCKS_MAX, YOUNG_MANIFESTS, listed
 from firn.storage.manifest_lists import decode_manifest_list, manifest_list_of
 from tests.strategies.manifests import manifest
 
@@ -65,6 +69,24 @@ def test_what_the_last_list_had_is_not_compressed_again():
     assert all(mine is yours for mine, yours in zip(second.kept, first.kept, strict=True))
     assert second.shared_by(second.manifests) == len(MANY) + 1
     assert first.shared_by(second.manifests) == len(MANY)
+
+
+def test_records_before_the_last_list_are_stored_until_they_are_many_and_read_by_other_readers():
+    """fastavro inflates with zlib, firn does not."""
+    now, stored = listed((), format_version=2), []
+    for at in range(1, 2 * YOUNG_MANIFESTS):
+        now = listed((MANY[-at], *now.manifests), format_version=2, before=now)
+        stored.append(now.stored)
+        data = manifest_list_of(now.blocks, format_version=2, snapshot_id=1, parent_snapshot_id=None, sequence_number=1)
+        records: Any = fastavro.reader(io.BytesIO(data))
+        assert [record["manifest_path"] for record in records] == [one.manifest_path for one in now.manifests]
+        assert content_of(now) == now.manifests
+    assert max(stored) <= STORED_BYTES_MAX
+    assert 1 < stored.count(0) <= len(stored) // 4
+    anew = listed(now.manifests, format_version=2)
+    assert now.front is not None
+    assert anew.front is not None
+    assert len(now.front[1]) <= len(anew.front[1]) + STORED_BYTES_MAX
 
 
 def test_a_list_that_grows_for_long_has_few_blocks_and_makes_a_few_of_them_anew():
