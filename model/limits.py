@@ -18,8 +18,6 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Files that one intent may name, added and removed together."""
     json_depth_max: int = 64
     """How deep the JSON of an intent may be nested."""
-    path_bytes_max: int = 4096
-    """Length of a file's location in UTF-8."""
     summary_entries_max: int = 100
     """Entries that a writer may add to a snapshot's summary."""
     summary_bytes_max: int = 16 * 1024

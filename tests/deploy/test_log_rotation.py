@@ -78,6 +78,7 @@ def test_a_daemon_logs_on_through_a_turn(tmp_path: Path, acl_redis: int, secrets
         daemon.wait(timeout=30)
     finally:
         daemon.kill()
+        daemon.wait()
     (turned,) = logs.glob("firn.log-*.gz")
     before = subprocess.run(["gzip", "-dc", str(turned)], capture_output=True, text=True, check=True).stdout
     said = [json.loads(line)["event"] for text in (before, log.read_text()) for line in text.splitlines()]
