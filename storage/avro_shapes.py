@@ -40,6 +40,9 @@ them."""
 ITEMS_MAX: Final = 256
 """Items of an array that is looked at."""
 
+PARTS_MAX: Final = 4 * ITEMS_MAX
+"""Parts of a value that is looked at: arrays of arrays multiply."""
+
 LOCATION_BYTES_MAX: Final = 255
 """Longest location that is expected where there have been locations of many lengths."""
 
@@ -219,6 +222,7 @@ class _Look:
             if kind == "map":
                 self.value("string")
             self.value(layout["values" if kind == "map" else "items"], is_item=True)
+            self.is_clear = self.is_clear and len(self.parts) <= PARTS_MAX
             if not self.is_clear:
                 return
         self.is_clear = self._decisive() == 0

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from firn.storage.avro import decode_block
 from firn.storage.avro_numbers import encode_long
 from firn.storage.avro_schema import compile_schema
-from firn.storage.avro_shapes import FORMS_MAX, ITEMS_MAX, LESSONS_MAX, LOOKS, LOOKS_MAX, ShapedWalk
+from firn.storage.avro_shapes import FORMS_MAX, ITEMS_MAX, LESSONS_MAX, LOOKS, LOOKS_MAX, PARTS_MAX, ShapedWalk, _Look
+from firn.storage.avro_steps import SHORT_BYTES_MAX
 from firn.storage.avro_walk import Walk
 from tests.strategies.avro_records import TYPES, WANTED, datum, record, with_names
 
@@ -170,6 +171,17 @@ def test_whatever_a_decoder_takes_can_be_looked_at(counts, behind):
     assert (first["x0"]["x1"], first["f2"]) == ("no", 7)
     assert outcome(shaped, content, 3 * LOOKS) == outcome(plain, content, 3 * LOOKS)
     assert len(outcome(plain, content, 3 * LOOKS)) == 3 * LOOKS
+
+
+def test_arrays_of_arrays_are_not_taken_apart_without_end():
+    inner = encode_long(ITEMS_MAX) + (b"\2k\x0e") * ITEMS_MAX + b"\0"
+    record = encode_long(ITEMS_MAX) + inner * ITEMS_MAX + b"\0" + BEHIND
+    look = _Look(record, 0, text_bytes_max=SHORT_BYTES_MAX)
+    look.value(NESTED.layout)
+    assert not look.is_clear
+    assert PARTS_MAX < len(look.parts) < PARTS_MAX + 8
+    shaped, plain = ShapedWalk(Walk(NESTED, [(2,)]), learn_after=1), Walk(NESTED, [(2,)])
+    assert outcome(shaped, record * 3, 3) == outcome(plain, record * 3, 3)
 
 
 def test_what_looks_different_often_enough_is_learned_as_well():
