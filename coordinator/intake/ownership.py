@@ -42,7 +42,7 @@ class Ownership:
 
     def owned(self) -> list[int]:
         """Shards that are this daemon's now; none while its session is suspended or lost."""
-        return [shard for shard in sorted(self._owned) if self._membership.owns(shard)]
+        return self._membership.owned_of(sorted(self._owned))
 
     async def still_owns(self, shard: int) -> bool:
         """Whether a shard is this daemon's by what ZooKeeper says now; False also while it does not answer."""
@@ -73,7 +73,7 @@ class Ownership:
         if self._member not in members:
             return  # the session was lost and is not back yet
         wanted = {shard for shard, owner in assign(self._shards, members).items() if owner == self._member}
-        lost = {shard for shard in self._owned if not self._membership.owns(shard)}
+        lost = self._owned.difference(self._membership.owned_of(self._owned))
         surplus = (self._owned - wanted) | lost
         if surplus:
             self._owned -= surplus
