@@ -107,6 +107,11 @@ class Backlog:
         self.start_over()
 
     @property
+    def at_rest(self) -> bool:
+        """Whether there is nothing to look at and nothing held back, as nearly always."""
+        return self._everything is None and self._refill is None and not self._marks
+
+    @property
     def tables(self) -> int:
         """Tables of which entries are held back until there is room for them: those that are paused do not count."""
         return sum(not self._lanes.is_paused(table) for table in self._marks)

@@ -177,8 +177,8 @@ class Intake:
             await self._measure()
         for shard in self._lanes.given_up() & self._backlogs.keys():
             self._backlogs[shard].start_over()
-        stepped = [await backlog.step() for backlog in list(self._backlogs.values())]
-        held_back = sum(backlog.tables for backlog in self._backlogs.values())
+        stepped = [await backlog.step() for backlog in list(self._backlogs.values()) if not backlog.at_rest]
+        held_back = sum(backlog.tables for backlog in self._backlogs.values() if not backlog.at_rest)
         owned = set(self._owned())  # looking takes a while: a stopped process may have heard only then what it lost
         ready = [backlog.shard for backlog in self._backlogs.values() if backlog.caught_up and backlog.shard in owned]
         if not ready or held_back >= self._limits.held_back_tables_max or self._quarantine.others_wait():
