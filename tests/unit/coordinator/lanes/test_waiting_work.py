@@ -149,6 +149,26 @@ async def test_what_has_been_decided_or_is_in_a_lane_or_of_another_table_holds_n
     assert [hold.snapshot_ids for hold in await waiting.holds(TABLE)] == [(8,)]
 
 
+async def test_whoever_asks_from_another_lane_hears_of_all_but_what_it_has_in_hand() -> None:
+    bench = Workbench()
+    waiting = WaitingIntents(bench.streams, shards=4, limits=Limits(), under_way=lambda _shard, _entry_id: True)
+    base = 6
+    await bench.send(replace(["a"], ["b"], base=base), replace(["a"], ["b"], base=base + 1))
+    both = transaction(append("x", table="db.first"), replace(["a"], ["b"], base=base + 2))
+    await bench.send(both)
+    first_shard = shard_of("db.first", shards=4)
+    in_hand = {(first_shard, standing.entry_id) for standing in await bench.streams.standing(first_shard, count=9)
+               if standing.payload == encode_intent(both)}  # fmt: skip
+    assert len(in_hand) == 1
+
+    async def held(besides: set[tuple[int, str]] | None) -> set[int]:
+        return {number for hold in await waiting.holds(TABLE, besides=besides) for number in hold.snapshot_ids}
+
+    assert await held(in_hand) == {6, 7}
+    assert await held(set()) == {6, 7, 8}
+    assert await held(None) == {8}
+
+
 async def test_a_transaction_that_waits_in_another_tables_lane_keeps_its_bases() -> None:
     bench = FloodBench()
     async with bench.daemon() as daemon:
