@@ -25,8 +25,9 @@ class WorkBehind:
         """What it needs of the lane's own table; nothing is looked at where the batch takes no history from it."""
         if not is_due(state.metadata) and not any(isinstance(p.decoded.intent, ExpireSnapshots) for p in batch):
             return ()
-        queued = (hold for intent in self._queue.intents for hold in holds_of(intent))
-        return (*queued, *await self._shop.waiting(self._table, None))
+        in_streams = await self._shop.waiting(self._table, None)
+        # The queue is looked at last: what came into the lane meanwhile was not looked for in the streams.
+        return (*(hold for intent in self._queue.intents for hold in holds_of(intent)), *in_streams)
 
     async def needs_beside(
         self, batch: Sequence[Pending], states: Mapping[str, TableState]

@@ -192,6 +192,27 @@ async def test_a_transaction_that_waits_in_another_tables_lane_keeps_its_bases()
     assert await bench.live() == ["ab", "c"]
 
 
+async def test_an_intent_that_comes_into_the_lane_while_the_streams_are_read_keeps_its_base() -> None:
+    bench = Workbench()
+    async with bench.daemon() as daemon:
+        first, second, third = await with_history(bench, "a", "b", "c")
+        rewrite = replace(["a", "b"], ["ab"], base=second, rows=20)
+        streams_read = daemon._waiting.holds
+
+        async def holds(table: str, **asked: Any) -> tuple[Hold, ...]:
+            await bench.send(rewrite)
+            async with asyncio.timeout(HELD_S):
+                while daemon.lanes.depths[TABLE] != 1:  # noqa: ASYNC110 - lanes tell nobody
+                    await asyncio.sleep(0.005)
+            return await streams_read(table, **asked)
+
+        daemon._waiting.holds = holds  # type: ignore[method-assign]
+        expired = await bench.commit(expire_all())
+        committed(await bench.outcome(rewrite))
+    assert expired.details["removed"] == [first]
+    assert {second, third} <= set(dict(expired.details["kept"]))
+
+
 NEEDS: list[tuple[Intent, dict[str, Any]]] = [
     (append("a"), {"refs": ("main",)}),
     (replace(["a"], ["b"], base=5, branch="dev"), {"snapshot_ids": (5,), "refs": ("dev",)}),
