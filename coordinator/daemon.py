@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Final
 
@@ -309,14 +309,14 @@ class Daemon:
             await self.lanes.abandon(tables)  # or all tables of these shards would wait for one
         self.intake.forget(shards)
 
-    async def _holds(self, table: str) -> tuple[Hold, ...]:
-        """What waits in the table's stream needs, and what was reserved."""
+    async def _holds(self, table: str, besides: Collection[tuple[int, str]] | None) -> tuple[Hold, ...]:
+        """What waits in the streams needs of a table, and what was reserved."""
         try:
             reserved = (await self._reservations.of(table)).holds()
         except InvalidInput as error:  # more notes than anybody of ours leaves
             self._log.warning("reservations not read", table=table, reason=str(error))
             reserved = ()
-        return (*reserved, *await self._waiting.holds(table))
+        return (*reserved, *await self._waiting.holds(table, besides=besides))
 
     def _landed(self, working: Working, segment: Segment, pendings: Sequence[Pending]) -> None:
         self._disturbances.landed(working, segment, pendings)

@@ -16,6 +16,8 @@ from firn.coordinator.commits.transaction_tables import Others
 from firn.coordinator.replay import rules
 from firn.coordinator.replay.attempt import Attempt
 from firn.coordinator.replay.decision import Applied, Refused
+from firn.coordinator.replay.history_limit import is_due, limit_history
+from firn.coordinator.replay.holds import Hold
 from firn.coordinator.replay.transaction import Drafts, replay_transaction
 from firn.coordinator.replay.working import Working
 from firn.coordinator.tables.table_reader import TableReader
@@ -56,6 +58,7 @@ def prepare_transaction(
     drafts = Drafts(tables, places)
     decision = replay_transaction(drafts, transaction, others.seen)
     if isinstance(decision, Applied):
+        _limit_histories(drafts.tables, {state.table: plan.waiting, **others.waiting})
         parts, outcome = _parts(
             plan, drafts.tables, states, decision, retried=retried, lock_tokens=lock_tokens, now=now
         )
@@ -69,6 +72,17 @@ def prepare_transaction(
     return prepare(
         refused, state, reader=reader, attempt=attempt, retried=retried, lock_token=lock_tokens[state.table], now=now
     )
+
+
+def _limit_histories(drafts: Mapping[str, Working], waiting: Mapping[str, Sequence[Hold]]) -> None:
+    """Cut histories back as a commit to each table alone would, of the tables whose needs are known.
+
+    It comes after all members: none is refused for what only its own transaction has made too old.
+    """
+    for name, draft in drafts.items():
+        if name in waiting and is_due(draft.base):
+            draft.waiting = waiting[name]
+            limit_history(draft)
 
 
 def _parts(

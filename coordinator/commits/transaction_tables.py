@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
 from firn.coordinator.lanes.lane_threads import Run
 from firn.coordinator.lanes.paused_tables import TablePausedError
+from firn.coordinator.replay.holds import Hold
 from firn.coordinator.replay.transaction import UNREADABLE, Seen, UnreadableTableError
 from firn.coordinator.tables.table_catalogs import TableCatalogs
 from firn.coordinator.tables.table_reader import TableReader
@@ -26,11 +28,15 @@ STATES_KEPT: Final = 8
 
 
 class Others(msgspec.Struct, frozen=True, eq=False):
-    """The other tables under their locks: states of those that are changed, and those that are to be unchanged."""
+    """The other tables under their locks: states of those that are changed, and those that are to be unchanged.
+
+    `waiting` is what work behind the transaction needs of those whose history is due to be cut back; no other is cut.
+    """
 
     states: dict[str, TableState]
     seen: dict[str, Seen]
     unmoved: tuple[PointerCheck, ...]
+    waiting: Mapping[str, tuple[Hold, ...]] = {}
 
 
 class TransactionTables:

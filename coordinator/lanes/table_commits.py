@@ -25,14 +25,13 @@ from firn.coordinator.lanes.held_intents import HeldIntents
 from firn.coordinator.lanes.lane_lock import LaneLock
 from firn.coordinator.lanes.lane_queue import LaneQueue, unless_late
 from firn.coordinator.lanes.paused_tables import TablePausedError
+from firn.coordinator.lanes.work_behind import WorkBehind
 from firn.coordinator.lanes.workshop import Workshop
 from firn.coordinator.metrics import TableSize
 from firn.coordinator.outcomes.publish import Notice
 from firn.coordinator.pending import Pending
 from firn.coordinator.replay.attempt import Attempt, Placement
 from firn.coordinator.replay.decision import Refused
-from firn.coordinator.replay.history_limit import is_due
-from firn.coordinator.replay.holds import Hold, holds_of
 from firn.coordinator.replay.places import chooses_places, may_make
 from firn.coordinator.tables.table_locations import LOCATIONS_LOCK
 from firn.coordinator.tables.table_state import TableState
@@ -41,7 +40,6 @@ from firn.model.identifiers import uuid7
 from firn.model.intent import Intent
 from firn.model.journal import Retried
 from firn.model.operations.transaction import Transaction
-from firn.model.operations.upkeep import ExpireSnapshots
 from firn.model.outcome import Outcome, Rejected
 from firn.model.table_properties import MAX_SWAPS_PER_SECOND
 from firn.storage.leases import Lease
@@ -63,7 +61,7 @@ class TableCommits:
         """What the batch under way is at, as the metrics call it; None between two."""
         self._shop = shop
         self._lock = lock
-        self._queue = queue
+        self._behind = WorkBehind(table, shop, queue=queue)
         self._first_outcomes = FirstOutcomes(shop, queue=queue, held=held)
         put_away = shop.kept.take(table)
         self._state = put_away or TableState(table, reader=shop.reader, journal=shop.journal, limits=shop.limits)
@@ -122,13 +120,6 @@ class TableCommits:
         """What is known of other tables of transactions cannot be trusted."""
         self._others.forget()
 
-    async def _waiting_behind(self, batch: Sequence[Pending]) -> tuple[Hold, ...]:
-        """What an expiry in the batch must leave to the work that waits behind it."""
-        if not is_due(self._state.metadata) and not any(isinstance(p.decoded.intent, ExpireSnapshots) for p in batch):
-            return ()
-        queued = (hold for intent in self._queue.intents for hold in holds_of(intent))
-        return (*queued, *await self._shop.waiting(self.table))
-
     async def settle(self, batch: list[Pending]) -> None:
         """Attempts until every intent of the batch has its outcome; `batch` keeps those that have none yet.
 
@@ -152,7 +143,7 @@ class TableCommits:
                 plan = Plan(
                     daemon=shop.daemon, batch=batch_id, pendings=tuple(batch), placement=await self._placement(batch),
                     limits=limits, written={} if plan is None else plan.written,
-                    waiting=await self._waiting_behind(batch),
+                    waiting=await self._behind.needs(batch, self._state),
                 )  # fmt: skip
                 attempt = _attempt(batch_id, number, batch, now_ms=shop.wall_ms())
                 prepared = await self._prepared(plan, attempt, leases=leases, retried=retried)
@@ -194,6 +185,8 @@ class TableCommits:
             )  # fmt: skip
             return await self._timed("replay", work)
         others = await self._timed("load", self._others.read(transaction))
+        waiting = await self._behind.needs_beside(plan.pendings, others.states)
+        others = msgspec.structs.replace(others, waiting=waiting)
         work = self._shop.threads.compute(
             prepare_transaction, plan, self._state, others, reader=reader, attempt=attempt, retried=retries,
             lock_tokens={lease.table: lease.token for lease in leases}, now=now,

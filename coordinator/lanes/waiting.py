@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 import msgspec
@@ -32,8 +32,11 @@ class WaitingIntents:
         self._limits = limits
         self._under_way = under_way
 
-    async def holds(self, table: str) -> tuple[Hold, ...]:
+    async def holds(self, table: str, *, besides: Collection[tuple[int, str]] | None = None) -> tuple[Hold, ...]:
         """What they need of a table, each need once.
+
+        The table's own lane asks without `besides`, and those under way here are left to it. Whoever else asks names
+        the entries (shard and id) of the batch that it asks for: all others count, in whatever lane they are.
 
         The streams of other tables are looked at, too: for transactions. At most `Limits.waiting_scan_entries_max`
         entries are looked at in each stream; of those behind them it is taken for granted that they were planned no
@@ -43,11 +46,13 @@ class WaitingIntents:
         found: dict[Hold, Hold] = {}
         for start in range(0, self._shards, SHARDS_AT_ONCE):
             shards = range(start, min(start + SHARDS_AT_ONCE, self._shards))
-            for held in await asyncio.gather(*(self._held(table, shard, is_home=shard == home) for shard in shards)):
+            for held in await asyncio.gather(*(self._held(table, shard, home, besides) for shard in shards)):
                 found = {**held, **found}
         return tuple(found.values())
 
-    async def _held(self, table: str, shard: int, *, is_home: bool) -> dict[Hold, Hold]:
+    async def _held(
+        self, table: str, shard: int, home: int, besides: Collection[tuple[int, str]] | None
+    ) -> dict[Hold, Hold]:
         """What the entries of one stream need of a table, by the need itself, whoever has it."""
         oldest_ms = (await self._streams.lag(shard)).oldest_entry_ms
         found: dict[Hold, Hold] = {}
@@ -56,8 +61,9 @@ class WaitingIntents:
         after, seen = (f"{oldest_ms - 1}-{2**63}" if oldest_ms else FIRST_ID), 0
         while page := await self._streams.standing(shard, after=after, count=PAGE):
             for standing in page:
-                if standing.state != "settled":
-                    elsewhere = not is_home or self._under_way(shard, standing.entry_id)
+                entry_id = standing.entry_id
+                if standing.state != "settled" and (besides is None or (shard, entry_id) not in besides):
+                    elsewhere = shard != home or (besides is None and self._under_way(shard, entry_id))
                     for hold in holds_of_payload(standing.payload or b"", table=table, elsewhere=elsewhere):
                         found.setdefault(msgspec.structs.replace(hold, who=""), hold)
             after, seen = page[-1].entry_id, seen + len(page)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 
 import msgspec
 
@@ -55,7 +55,7 @@ class Workshop(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     wall_ms: Callable[[], int]
     connected: Callable[[], Awaitable[None]]
     """Waits until the ZooKeeper session is connected."""
-    waiting: Callable[[str], Awaitable[tuple[Hold, ...]]]
-    """What work that is in no lane needs of a table."""
+    waiting: Callable[[str, Collection[tuple[int, str]] | None], Awaitable[tuple[Hold, ...]]]
+    """What work needs of a table: that in no lane here (None), or all of it but these entries (shard and id)."""
     landed: Callable[[Working, Segment, Sequence[Pending]], None]
     """Hears of every table that a batch changed, and how."""

@@ -33,13 +33,21 @@ SURPLUS_PART: Final = 4
 
 def is_due(metadata: TableMetadata | None) -> bool:
     """Whether the next commit is to look what expires; costs nothing to ask."""
-    if metadata is None or not EXPIRE_ON_COMMIT.of(metadata.properties) or not GC_ENABLED.of(metadata.properties):
+    if metadata is None or not _is_wanted(metadata):
         return False
     count, count_max = len(metadata.snapshots), _count_max(metadata)
     if count_max and count > count_max + count_max // SURPLUS_PART:
         # What is kept for others must not be looked at every time; the more there is of it, the more rarely.
         return _is_turn(metadata, every=max(8, count // 128))
     return count > 1 and EXPIRE_SNAPSHOT_AGE_MS.name in metadata.properties and _is_turn(metadata, every=LOOK_EVERY)
+
+
+def _is_wanted(metadata: TableMetadata) -> bool:
+    """Whether the table has its history cut back at all, by its length or by its age."""
+    properties = metadata.properties
+    if not EXPIRE_ON_COMMIT.of(properties) or not GC_ENABLED.of(properties):
+        return False
+    return bool(_count_max(metadata)) or EXPIRE_SNAPSHOT_AGE_MS.name in properties
 
 
 def _is_turn(metadata: TableMetadata, *, every: int) -> bool:
@@ -68,9 +76,12 @@ def _count_max(metadata: TableMetadata) -> int:
 
 
 def limit_history(working: Working) -> None:
-    """Have the table forget what `is_due` promised, after the batch was replayed."""
+    """Have the table forget what `is_due` promised, after the batch was replayed.
+
+    `working.waiting` must be what is needed of this very table. The batch itself may have turned the limit off.
+    """
     metadata = working.metadata
-    if metadata is None or working.change != "updated" or not working.snapshots:
+    if metadata is None or working.change != "updated" or not working.snapshots or not _is_wanted(metadata):
         return
     now_ms, count_max = working.attempt.now_ms, _count_max(metadata)
     expiry_ms = working.attempt.expiry_ms

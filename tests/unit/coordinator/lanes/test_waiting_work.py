@@ -149,6 +149,26 @@ async def test_what_has_been_decided_or_is_in_a_lane_or_of_another_table_holds_n
     assert [hold.snapshot_ids for hold in await waiting.holds(TABLE)] == [(8,)]
 
 
+async def test_whoever_asks_from_another_lane_hears_of_all_but_what_it_has_in_hand() -> None:
+    bench = Workbench()
+    waiting = WaitingIntents(bench.streams, shards=4, limits=Limits(), under_way=lambda _shard, _entry_id: True)
+    base = 6
+    await bench.send(replace(["a"], ["b"], base=base), replace(["a"], ["b"], base=base + 1))
+    both = transaction(append("x", table="db.first"), replace(["a"], ["b"], base=base + 2))
+    await bench.send(both)
+    first_shard = shard_of("db.first", shards=4)
+    in_hand = {(first_shard, standing.entry_id) for standing in await bench.streams.standing(first_shard, count=9)
+               if standing.payload == encode_intent(both)}  # fmt: skip
+    assert len(in_hand) == 1
+
+    async def held(besides: set[tuple[int, str]] | None) -> set[int]:
+        return {number for hold in await waiting.holds(TABLE, besides=besides) for number in hold.snapshot_ids}
+
+    assert await held(in_hand) == {6, 7}
+    assert await held(set()) == {6, 7, 8}
+    assert await held(None) == {8}
+
+
 async def test_a_transaction_that_waits_in_another_tables_lane_keeps_its_bases() -> None:
     bench = FloodBench()
     async with bench.daemon() as daemon:
@@ -170,6 +190,27 @@ async def test_a_transaction_that_waits_in_another_tables_lane_keeps_its_bases()
     assert both.intent_id in dict(expired.details["kept"])[second]
     assert third in dict(expired.details["kept"])
     assert await bench.live() == ["ab", "c"]
+
+
+async def test_an_intent_that_comes_into_the_lane_while_the_streams_are_read_keeps_its_base() -> None:
+    bench = Workbench()
+    async with bench.daemon() as daemon:
+        first, second, third = await with_history(bench, "a", "b", "c")
+        rewrite = replace(["a", "b"], ["ab"], base=second, rows=20)
+        streams_read = daemon._waiting.holds
+
+        async def holds(table: str, **asked: Any) -> tuple[Hold, ...]:
+            await bench.send(rewrite)
+            async with asyncio.timeout(HELD_S):
+                while daemon.lanes.depths[TABLE] != 1:  # noqa: ASYNC110 - lanes tell nobody
+                    await asyncio.sleep(0.005)
+            return await streams_read(table, **asked)
+
+        daemon._waiting.holds = holds  # type: ignore[method-assign]
+        expired = await bench.commit(expire_all())
+        committed(await bench.outcome(rewrite))
+    assert expired.details["removed"] == [first]
+    assert {second, third} <= set(dict(expired.details["kept"]))
 
 
 NEEDS: list[tuple[Intent, dict[str, Any]]] = [

@@ -12,6 +12,7 @@ import pytest
 from firn.coordinator.daemon import Daemon
 from firn.model.intent import DropTable, RegisterTable
 from firn.model.operations.refs import CreateTag
+from firn.model.operations.upkeep import UpdateProperties
 from firn.model.outcome import Committed
 from firn.storage.metadata_files import encode_metadata
 from tests.unit.coordinator.replay.gathering import Gathering
@@ -104,6 +105,22 @@ async def test_a_clock_that_was_ahead_does_not_keep_a_history_from_being_cut(mon
         metadata = await bench.metadata()
     assert all(snapshot.timestamp_ms >= YEAR_2100_MS for snapshot in metadata.snapshots)
     assert 10 <= len(metadata.snapshots) <= 10 + 2 + 9
+
+
+@pytest.mark.parametrize(
+    "wish", [{"gc.enabled": "false"}, {"firn.expire-on-commit": "false"}, {"firn.snapshots-max": "0"}]
+)
+async def test_a_batch_that_turns_the_limit_off_cuts_nothing_any_more(wish: dict[str, str]) -> None:
+    bench = Gathering()
+    async with bench.daemon() as daemon:
+        await bench.commit(create())
+        for number in range(15):
+            await bench.commit(append(f"f{number:02d}"))
+        await bench.commit(UpdateProperties(intent_id=new_id(), table=TABLE, updates={"firn.snapshots-max": "2"}))
+        turned_off = UpdateProperties(intent_id=new_id(), table=TABLE, updates=wish)
+        outcomes = await bench.gathered(daemon, turned_off, append("last"))
+        assert all(isinstance(outcome, Committed) for outcome in outcomes)
+        assert len((await bench.metadata()).snapshots) == 17
 
 
 async def test_tagged_and_staged_snapshots_stay() -> None:

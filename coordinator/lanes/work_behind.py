@@ -1,0 +1,42 @@
+"""The work that waits behind a batch, and what it needs of the tables that the batch may take history from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from firn.coordinator.lanes.lane_queue import LaneQueue
+from firn.coordinator.lanes.workshop import Workshop
+from firn.coordinator.pending import Pending
+from firn.coordinator.replay.history_limit import is_due
+from firn.coordinator.replay.holds import Hold, holds_of
+from firn.coordinator.tables.table_state import TableState
+from firn.model.operations.upkeep import ExpireSnapshots
+
+
+class WorkBehind:
+    """What waits behind the batches of one lane. To be asked under the locks of the tables that it is asked about."""
+
+    def __init__(self, table: str, shop: Workshop, *, queue: LaneQueue) -> None:
+        self._table = table
+        self._shop = shop
+        self._queue = queue
+
+    async def needs(self, batch: Sequence[Pending], state: TableState) -> tuple[Hold, ...]:
+        """What it needs of the lane's own table; nothing is looked at where the batch takes no history from it."""
+        if not is_due(state.metadata) and not any(isinstance(p.decoded.intent, ExpireSnapshots) for p in batch):
+            return ()
+        in_streams = await self._shop.waiting(self._table, None)
+        # The queue is looked at last: what came into the lane meanwhile was not looked for in the streams.
+        return (*(hold for intent in self._queue.intents for hold in holds_of(intent)), *in_streams)
+
+    async def needs_beside(
+        self, batch: Sequence[Pending], states: Mapping[str, TableState]
+    ) -> dict[str, tuple[Hold, ...]]:
+        """What is needed of each of the other tables of a transaction whose history is due to be cut back.
+
+        Their own lanes are not asked, which may be in other daemons: whatever waits anywhere stands in a stream until
+        its outcome has been told. So what has just been decided may keep a snapshot until the next cut.
+        """
+        besides = frozenset((pending.entry.shard, pending.entry.entry_id) for pending in batch)
+        due = [table for table, state in states.items() if is_due(state.metadata)]
+        return {table: await self._shop.waiting(table, besides) for table in due}
