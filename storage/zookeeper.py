@@ -20,7 +20,6 @@ from typing import Any, Final, NoReturn
 import msgspec
 import structlog
 from kazoo import exceptions as zk
-from kazoo.client import KazooClient
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, Permissions
 
@@ -34,6 +33,7 @@ from firn.model.errors import (
     Unavailable,
     UnknownOutcome,
 )
+from firn.storage.kazoo_connection import LoopClient
 from firn.storage.kazoo_threads import KazooThreads
 from firn.storage.sessions import (
     MULTI_ANY_VERSION,
@@ -105,7 +105,7 @@ class ZooKeeperSession:
         self._root = (slash + chroot).rstrip("/")
         self._acl = CREATOR_ALL_ACL if options.digest else OPEN_ACL_UNSAFE
         retry = {"max_tries": -1, "delay": 0.1, "max_delay": RECONNECT_DELAY_S_MAX}
-        self._client = KazooClient(
+        self._client = LoopClient(
             hosts=hosts,
             timeout=options.session_timeout_s,
             auth_data=[("digest", options.digest)] if options.digest else None,
@@ -125,11 +125,14 @@ class ZooKeeperSession:
         self._ever_connected = False
         self._listeners: list[Listener] = []
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = 0
+        """The loop's."""
         self._closed = False
 
     async def start(self, *, timeout_s: float = 30.0) -> None:
         """Connect, and make the chroot. `Unavailable` when no server answers in time; then it is closed."""
-        self._loop = asyncio.get_running_loop()
+        self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
+        self._client.use(self._loop)
         options = self._options
         context = None
         if options.tls:
@@ -313,6 +316,9 @@ class ZooKeeperSession:
                 future.exception()  # read: a cancelled waiter leaves nothing to warn about
 
         def cross(result: Any) -> None:
+            if threading.get_ident() == self._thread:
+                settle(result)
+                return
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
                 loop.call_soon_threadsafe(settle, result)
 

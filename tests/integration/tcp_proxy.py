@@ -11,13 +11,16 @@ class TcpProxy:
     """Forwards a loopback port to `host`:`port`.
 
     `lose` makes bytes of one direction vanish, as on a network that is about to fail; `drop` closes all connections;
-    `cut` also refuses new ones until `restore`.
+    `cut` also refuses new ones until `restore`. `mince` has replies come in pieces, `drop_within` closes the connection
+    after so many more bytes of them.
     """
 
     def __init__(self, host: str, port: int) -> None:
         self._target = (host, port)
         self._loss: Loss = "nothing"
         self._cut = False
+        self._piece_bytes = 65536
+        self._left_bytes: int | None = None
         self._writers: set[asyncio.StreamWriter] = set()
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -56,6 +59,12 @@ class TcpProxy:
         self._cut = True
         self.drop()
 
+    def mince(self, piece_bytes: int) -> None:
+        self._piece_bytes = piece_bytes
+
+    def drop_within(self, reply_bytes: int) -> None:
+        self._left_bytes = reply_bytes
+
     def restore(self) -> None:
         self._cut = False
         self._loss = "nothing"
@@ -87,9 +96,28 @@ class TcpProxy:
     async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, direction: Loss) -> None:
         with contextlib.suppress(OSError):
             while data := await reader.read(65536):
-                if self._loss != direction:
+                if self._loss == direction:
+                    continue
+                if direction == "requests":
                     writer.write(data)
                     await writer.drain()
+                elif await self._reply(data, writer):
+                    break
         while direction == "replies" and self._loss == "replies":  # noqa: ASYNC110 - the end of the stream is lost, too
             await asyncio.sleep(0.02)
         writer.transport.abort()
+
+    async def _reply(self, data: bytes, writer: asyncio.StreamWriter) -> bool:
+        """Pass a reply on, in pieces; whether the connection ends within it."""
+        left, ends = self._left_bytes, self._left_bytes is not None and self._left_bytes < len(data)
+        if left is not None:
+            self._left_bytes = None if ends else left - len(data)
+            data = data[:left]
+        for start in range(0, len(data), self._piece_bytes):
+            writer.write(data[start : start + self._piece_bytes])
+            await writer.drain()
+            if self._piece_bytes < len(data):
+                await asyncio.sleep(0.001)  # so that each is read by itself
+        if ends:
+            writer.write_eof()
+        return ends
