@@ -20,11 +20,12 @@ import select
 import socket
 import struct
 import threading
+from collections.abc import Sequence
 from typing import Any, Final
 
 from kazoo.client import KazooClient
 from kazoo.protocol.connection import ConnectionHandler
-from kazoo.protocol.serialization import Auth, Close
+from kazoo.protocol.serialization import Auth, Close, Transaction
 from kazoo.protocol.states import KeeperState
 
 SENT_BYTES_MAX: Final = 16 * 1024
@@ -218,6 +219,23 @@ class LoopConnection(ConnectionHandler):  # type: ignore[misc]
             super()._send_ping(connect_timeout)
 
 
+class WordedTransaction(Transaction):  # type: ignore[misc]
+    """A transaction whose bytes were made before it is to be sent."""
+
+    body: bytes = b""
+
+    @classmethod
+    def of(cls, operations: Sequence[Any]) -> WordedTransaction:
+        """The operations of a kazoo transaction."""
+        made: WordedTransaction = cls(operations)
+        made.body = bytes(super(cls, made).serialize())
+        return made
+
+    def serialize(self) -> bytes:
+        """As it was made."""
+        return self.body
+
+
 class LoopClient(KazooClient):  # type: ignore[misc]
     """kazoo's client with a `LoopConnection`; `use` a loop before it is started."""
 
@@ -228,6 +246,12 @@ class LoopClient(KazooClient):  # type: ignore[misc]
     def use(self, loop: asyncio.AbstractEventLoop) -> None:
         """The event loop that requests are made on."""
         self._connection.loop = loop
+
+    def commit_async(self, transaction: WordedTransaction) -> Any:
+        """Send a transaction; its result to be."""
+        result = self.handler.async_result()
+        self._call(transaction, result)
+        return result
 
     def _call(self, request: Any, async_object: Any) -> Any:
         return None if self._connection.send(request, async_object) else super()._call(request, async_object)

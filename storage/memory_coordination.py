@@ -20,6 +20,7 @@ from firn.storage.sessions import (
     Create,
     Delete,
     Listener,
+    Multi,
     MultiOp,
     NodeStat,
     OpFailed,
@@ -330,11 +331,15 @@ class MemorySession:
             return False
         return True
 
-    async def multi(self, ops: Sequence[MultiOp]) -> list[OpResult]:
+    def worded(self, ops: Sequence[MultiOp]) -> Multi:
         for op in ops:
             if isinstance(op, Create | Set):
                 check_payload(op.path, op.data)
-        return await self._write("multi", lambda: self._server.apply_all(ops))
+        return Multi(tuple(ops))
+
+    async def multi(self, ops: Sequence[MultiOp] | Multi) -> list[OpResult]:
+        multi = ops if isinstance(ops, Multi) else self.worded(ops)
+        return await self._write("multi", lambda: self._server.apply_all(multi.ops))
 
     async def close(self) -> None:
         if not self._closed:

@@ -23,6 +23,7 @@ from firn.storage.sessions import (
     Check,
     Create,
     Delete,
+    Multi,
     MultiOp,
     NodeStat,
     OpFailed,
@@ -114,6 +115,14 @@ class PointerCheck(msgspec.Struct, frozen=True, kw_only=True):
     version: int
 
 
+class Swap(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """A swap that is ready to be sent, once."""
+
+    moved: tuple[PointerChange | PointerCheck, ...]
+    leases: tuple[Lease, ...]
+    multi: Multi
+
+
 class Won(msgspec.Struct, frozen=True):
     """The swap happened; the new version of each pointer that was set (not of those removed)."""
 
@@ -190,30 +199,46 @@ class Pointers:
     ) -> SwapOutcome:
         """Apply all of `changes` if every lease still stands and every pointer is where it was expected; else none.
 
-        Those of `unmoved` are only looked at.
+        Those of `unmoved` are only looked at. As `worded` and `send`.
+        """
+        return await self.send(self.worded(changes, leases=leases, unmoved=unmoved))
 
-        Sent once, never repeated. Raises `Unavailable` when nothing was changed (the session is suspended, the server
-        refuses for now), and `InvalidInput` for changes that contradict one another or do not fit. Who is cancelled
-        while waiting here has an unknown outcome.
+    def worded(
+        self, changes: Sequence[PointerChange], *, leases: Sequence[Lease], unmoved: Sequence[PointerCheck] = ()
+    ) -> Swap:
+        """What a swap sends, made before it may be sent: while files are written, for one.
+
+        Raises `InvalidInput` for changes that contradict one another or do not fit.
         """
         _check_changes(changes)
-        moved: list[PointerChange | PointerCheck] = [*changes, *unmoved]
-        ops = [*(Check(lease.path) for lease in leases), *(_op(change) for change in moved)]
-        if any(lease.session_epoch != self._session.epoch for lease in leases):
+        moved: tuple[PointerChange | PointerCheck, ...] = (*changes, *unmoved)
+        ops = [_op(change) for change in moved]
+        if sum(len(op.data) for op in ops if isinstance(op, Create | Set)) > SWAP_BYTES_MAX:
+            raise InvalidInput(f"the swap's pointers have more than {SWAP_BYTES_MAX} bytes together")
+        multi = self._session.worded([*(Check(lease.path) for lease in leases), *ops])
+        return Swap(moved=moved, leases=tuple(leases), multi=multi)
+
+    async def send(self, swap: Swap) -> SwapOutcome:
+        """Send a swap, once, never repeated.
+
+        Raises `Unavailable` when nothing was changed (the session is suspended, the server refuses for now). Who is
+        cancelled while waiting here has an unknown outcome.
+        """
+        if any(lease.session_epoch != self._session.epoch for lease in swap.leases):
             return FencedOut()
-        if any(change.expected is None for change in changes):
+        if any(isinstance(change, PointerChange) and change.expected is None for change in swap.moved):
             try:
                 await self._session.ensure_path(TABLES)
             except (UnknownOutcome, Fenced) as error:
                 raise Unavailable(f"nothing was swapped: {error}") from error
         try:
-            results = await self._session.multi(ops)
+            results = await self._session.multi(swap.multi)
         except UnknownOutcome as error:
             return Unknown(str(error))
         except Fenced as error:
             # "Session expired" may be the answer to a request that was applied just before the session was.
             return Unknown(f"the session ended during the swap: {error}")
-        return _outcome(moved, results, lease_count=len(leases))
+        return _outcome(swap.moved, results, lease_count=len(swap.leases))
 
 
 def swap_bytes(changes: Sequence[PointerChange]) -> int:
@@ -261,8 +286,6 @@ def _check_changes(changes: Sequence[PointerChange]) -> None:
         raise InvalidInput("a swap needs at least one change")
     if len({change.table for change in changes}) != len(changes):
         raise InvalidInput("a swap names a table twice")
-    if swap_bytes(changes) > SWAP_BYTES_MAX:
-        raise InvalidInput(f"the swap's pointers have more than {SWAP_BYTES_MAX} bytes together")
     for change in changes:
         if change.pointer is None and change.expected is None:
             raise InvalidInput("neither sets nor removes anything", where=change.table)

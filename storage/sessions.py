@@ -10,7 +10,7 @@ are gone). `epoch` grows with every loss: what was acquired under an older epoch
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 from urllib.parse import quote, unquote_to_bytes
 
 import msgspec
@@ -72,6 +72,15 @@ class Delete(msgspec.Struct, frozen=True):
 
 
 MultiOp = Check | Create | Set | Delete
+
+
+class Multi(msgspec.Struct, frozen=True, eq=False):
+    """A multi that is ready to be sent, once, by the session that made it."""
+
+    ops: tuple[MultiOp, ...]
+    request: Any = None
+    """What that session sends."""
+
 
 OpFailure = Literal["no-node", "node-exists", "bad-version", "not-empty", "no-auth", "rolled-back", "other"]
 
@@ -147,7 +156,11 @@ class Session(Protocol):
         """Remove a node; False when it is not at `version` or has children. `NotFound`."""
         ...
 
-    async def multi(self, ops: Sequence[MultiOp]) -> list[OpResult]:
+    def worded(self, ops: Sequence[MultiOp]) -> Multi:
+        """What `multi` would send for `ops`, made before it is to be sent. `InvalidInput` for what no node holds."""
+        ...
+
+    async def multi(self, ops: Sequence[MultiOp] | Multi) -> list[OpResult]:
         """All of `ops` or none; one result each, in order. A failure is in the results, never raised."""
         ...
 

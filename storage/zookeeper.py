@@ -33,7 +33,7 @@ from firn.model.errors import (
     Unavailable,
     UnknownOutcome,
 )
-from firn.storage.kazoo_connection import LoopClient
+from firn.storage.kazoo_connection import LoopClient, WordedTransaction
 from firn.storage.kazoo_threads import KazooThreads
 from firn.storage.sessions import (
     MULTI_ANY_VERSION,
@@ -41,6 +41,7 @@ from firn.storage.sessions import (
     Create,
     Delete,
     Listener,
+    Multi,
     MultiOp,
     NodeStat,
     OpFailed,
@@ -253,7 +254,7 @@ class ZooKeeperSession:
             return False
         return True
 
-    async def multi(self, ops: Sequence[MultiOp]) -> list[OpResult]:
+    def worded(self, ops: Sequence[MultiOp]) -> Multi:
         transaction = self._client.transaction()
         for op in ops:
             full = self._full(op.path)
@@ -268,7 +269,12 @@ class ZooKeeperSession:
                     transaction.set_data(full, op.data, op.version)
                 case Delete():
                     transaction.delete(full, op.version)
-        results = await self._write(f"multi of {[op.path for op in ops]}", transaction.commit_async)
+        return Multi(tuple(ops), WordedTransaction.of(transaction.operations))
+
+    async def multi(self, ops: Sequence[MultiOp] | Multi) -> list[OpResult]:
+        multi = ops if isinstance(ops, Multi) else self.worded(ops)
+        send = functools.partial(self._client.commit_async, multi.request)
+        results = await self._write(f"multi of {[op.path for op in multi.ops]}", send)
         return [self._result(result) for result in results]
 
     # ------------------------------------------------------------------------------------------------------------------

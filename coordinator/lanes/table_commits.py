@@ -10,7 +10,6 @@ import asyncio
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -43,7 +42,7 @@ from firn.model.operations.transaction import Transaction
 from firn.model.outcome import Outcome, Rejected
 from firn.model.table_properties import MAX_SWAPS_PER_SECOND
 from firn.storage.leases import Lease
-from firn.storage.pointers import FencedOut, Lost, Unknown, Versioned, Won
+from firn.storage.pointers import FencedOut, Lost, Swap, Unknown, Versioned, Won
 
 T = TypeVar("T")
 
@@ -150,8 +149,8 @@ class TableCommits:
                 if not prepared.parts:
                     self._publish_unjournaled(batch, prepared.outcomes)
                     return
-                notice = await self._write(prepared, batch)
-                won = await self._swap(prepared, leases, batch, notice=notice, retried=retried, number=number)
+                notice, swap = await self._write(prepared, batch, leases)
+                won = await self._swap(swap, prepared, leases, batch, notice=notice, retried=retried, number=number)
                 shop.metrics.count_written(prepared.files)
                 if won:
                     return
@@ -195,6 +194,7 @@ class TableCommits:
 
     async def _swap(
         self,
+        swap: Swap,
         prepared: Prepared,
         leases: Sequence[Lease],
         batch: Sequence[Pending],
@@ -206,9 +206,7 @@ class TableCommits:
         """Move the pointers; True when the batch is committed and its outcomes are on their way."""
         shop, metrics = self._shop, self._shop.metrics
         own, *others = prepared.parts
-        changes = [part.change for part in prepared.parts]
-        swap = shop.catalogs.swap(changes, own.put, leases=leases, unmoved=prepared.unmoved)
-        outcome = await self._timed("swap", swap)
+        outcome = await self._timed("swap", shop.catalogs.swap(swap, own.put))
         self._followed = None
         match outcome:
             case Won(versions=versions):
@@ -349,11 +347,21 @@ class TableCommits:
             await shop.locations.announce_move()
         return Placement(warehouse=shop.warehouse, allowed=shop.allowed, taken=taken, file_system=shop.file_system)
 
-    async def _write(self, prepared: Prepared, batch: Sequence[Pending]) -> Notice:
-        """Have the files on the disk; while they are on their way what has been decided is put into words."""
-        notice = partial(self._shop.publisher.notice, prepared.parts[0].segment, batch)
+    async def _write(
+        self, prepared: Prepared, batch: Sequence[Pending], leases: Sequence[Lease]
+    ) -> tuple[Notice, Swap]:
+        """Have the files on the disk; while they are on their way what follows is put into words: the swap, and what
+        has been decided.
+        """
+        shop = self._shop
+
+        def meanwhile() -> tuple[Notice, Swap]:
+            changes = [part.change for part in prepared.parts]
+            swap = shop.catalogs.worded(changes, leases=leases, unmoved=prepared.unmoved)
+            return shop.publisher.notice(prepared.parts[0].segment, batch), swap
+
         try:
-            return await self._timed("write", self._shop.writes.create_all(prepared.files, meanwhile=notice))
+            return await self._timed("write", shop.writes.create_all(prepared.files, meanwhile=meanwhile))
         except (AlreadyExists, NotFound) as error:
             # The next attempt has other names, and makes folders anew: this says nothing of the intents or the table.
             raise Unavailable(f"the batch could not be written ({type(error).__name__}): {error}") from error

@@ -23,6 +23,7 @@ from firn.storage.pointers import (
     PointerChange,
     PointerCheck,
     Pointers,
+    Swap,
     SwapOutcome,
     Unknown,
     Versioned,
@@ -58,28 +59,27 @@ class TableCatalogs:
             with_digest(msgspec.structs.replace(pointer, metadata_location=newest), None), versioned.version
         )
 
-    async def swap(
-        self,
-        changes: Sequence[PointerChange],
-        put: tuple[str, bytes] | None,
-        *,
-        leases: Sequence[Lease],
-        unmoved: Sequence[PointerCheck] = (),
-    ) -> SwapOutcome:
+    def worded(
+        self, changes: Sequence[PointerChange], *, leases: Sequence[Lease], unmoved: Sequence[PointerCheck] = ()
+    ) -> Swap:
+        """What moves tables together, ready for `swap`. Raises InvalidInput."""
+        return self._pointers.worded(changes, leases=leases, unmoved=unmoved)
+
+    async def swap(self, swap: Swap, put: tuple[str, bytes] | None) -> SwapOutcome:
         """Move tables together. `put` is the metadata file that is the swap of a file-system table, which is alone."""
         if put is None:
-            return await self._pointers.swap(changes, leases=leases, unmoved=unmoved)
-        (change,) = changes
-        assert not unmoved
+            return await self._pointers.send(swap)
+        (change,) = swap.moved
+        assert isinstance(change, PointerChange)
         try:
             await self._run(self._file_system.put, *put)
         except AlreadyExists:
             return Lost((change.table,))
         except UnknownOutcome as error:
             return Unknown(str(error))
-        return await self._follow(change, put[0], leases=leases)
+        return await self._follow(change, put[0], swap)
 
-    async def _follow(self, change: PointerChange, location: str, *, leases: Sequence[Lease]) -> SwapOutcome:
+    async def _follow(self, change: PointerChange, location: str, swap: Swap) -> SwapOutcome:
         """After a put: hint and znode. The table has moved already, so nothing here can fail the commit."""
         assert change.pointer is not None
         version = version_of(location)
@@ -89,7 +89,7 @@ class TableCatalogs:
         except FirnError as error:
             self._log.warning("version hint not written", table=change.table, reason=str(error))
         try:
-            outcome = await self._pointers.swap([change], leases=leases)
+            outcome = await self._pointers.send(swap)
         except Unavailable as error:
             outcome = Unknown(str(error))
         if isinstance(outcome, Won):

@@ -20,7 +20,7 @@ class Known:
 
     def __init__(self, session):
         self.session = session
-        self.states = []
+        self.states: list[str] = []
         session.add_listener(self.states.append)
 
     @property

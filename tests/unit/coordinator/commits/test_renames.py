@@ -185,7 +185,7 @@ async def test_an_unanswered_rename_is_looked_up_and_neither_lost_nor_repeated(
     async with bench.daemon():
         await bench.commit(create())
         await bench.commit(append("a"))
-        swap, calls = Pointers.swap, 0
+        swap, calls = Pointers.send, 0
 
         async def unanswered(self: Pointers, *arguments: Any, **named: Any) -> Any:
             nonlocal calls
@@ -197,7 +197,7 @@ async def test_an_unanswered_rename_is_looked_up_and_neither_lost_nor_repeated(
                 return Unknown("no answer")
             return Lost((TABLE,))
 
-        monkeypatch.setattr(Pointers, "swap", unanswered)
+        monkeypatch.setattr(Pointers, "send", unanswered)
         done = await bench.commit(rename())
         monkeypatch.undo()
         assert done.details == {"renamed-to": NEW}
