@@ -38,8 +38,11 @@ TEXTS_BYTES_MAX: Final = 64 * 1024 * 1024
 GROWN_BYTES_MIN: Final = 128 * 1024
 """Bytes of snapshots from which on the next metadata file goes on from the last one."""
 
+LOG_PART_BYTES_MIN: Final = 4 * 1024
+"""Bytes of the snapshots' log from which on it is a part of its own for the file's digest: some 50 snapshots."""
+
 LOG_BYTES_MIN: Final = 32 * 1024
-"""Bytes of the snapshots' log from which on it is a part of its own for the file's digest: some 450 snapshots."""
+"""And from which on it keeps its place in the file: some 450 snapshots."""
 
 LOG_ROOM_BYTES: Final = 32 * 1024
 """Room before a long log, for the snapshots of some fifty commits: so many do not move it."""
@@ -166,7 +169,10 @@ def encode_with_digest(metadata: TableMetadata, *, codec: Codec = "none") -> tup
     if log.size >= LOG_BYTES_MIN:
         return _with_long_log(snapshots, between, log, end, start=start)
     behind = (between, *log.pieces, end)
-    digest = _digest_of(behind, behind=snapshots).hexdigest()
+    if log.size >= LOG_PART_BYTES_MIN:
+        digest = _digest_of_parts(snapshots, between, log, end)
+    else:
+        digest = _digest_of(behind, behind=snapshots).hexdigest()
     is_long = snapshots.size >= GROWN_BYTES_MIN
     stretches = (Stretch(snapshots.text, 0, snapshots.size),) if is_long else ()
     return GrownContent(stretches, (*snapshots.pieces, *behind)), digest
@@ -175,22 +181,27 @@ def encode_with_digest(metadata: TableMetadata, *, codec: Codec = "none") -> tup
 def _with_long_log(snapshots: _Grown, between: bytes, log: _Grown, end: bytes, *, start: bytes) -> tuple[Content, str]:
     """The content of a file whose log stays where it was in the last one, as long as there is room before it.
 
-    Spaces fill the room. Its digest is of its parts, so that of both texts only what is new is digested.
+    Spaces fill the room.
     """
     needed = snapshots.size + len(between)
     if not needed <= log.place <= needed + LOG_ROOM_BYTES:
         log = msgspec.structs.replace(log, place=needed + LOG_ROOM_BYTES)
         _grown_last.put((b"", start), log)
     room = between + b" " * (log.place - needed)
-    digest = digest_of_parts(
+    digest = _digest_of_parts(snapshots, room, log, end)
+    stretches = (Stretch(snapshots.text, 0, snapshots.size), Stretch(log.text, log.place, log.size))
+    return GrownContent(stretches, (*snapshots.pieces, room, *log.pieces, end), log.place - needed), digest
+
+
+def _digest_of_parts(snapshots: _Grown, between: bytes, log: _Grown, end: bytes) -> str:
+    """The digest of a file by its parts: of both texts only what is new is digested."""
+    return digest_of_parts(
         [
             (snapshots.size, snapshots.digest),
-            (len(room), begun_digest(room)),
+            (len(between), begun_digest(between)),
             (log.size + len(end), _digest_of((end,), behind=log)),
         ]
     )
-    stretches = (Stretch(snapshots.text, 0, snapshots.size), Stretch(log.text, log.place, log.size))
-    return GrownContent(stretches, (*snapshots.pieces, room, *log.pieces, end), log.place - needed), digest
 
 
 def is_kept_encoded(metadata: TableMetadata) -> bool:
