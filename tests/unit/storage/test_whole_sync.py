@@ -240,3 +240,18 @@ def test_this_machine_says_how_much_waits_to_be_written() -> None:
     found = whole_sync._Unwritten()()
     assert found is not None
     assert found >= 0
+
+
+def test_what_is_unwritten_is_asked_again_after_a_moment(monkeypatch):
+    now, said = [100.0], [b"Dirty:              8 kB\nWriteback:          0 kB\n"]
+    monkeypatch.setattr(whole_sync.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(whole_sync.os, "pread", lambda *_: said[0])
+    unwritten = whole_sync._Unwritten()
+    assert unwritten() == 8 * 1024
+    said[0] = b"Dirty:             90 kB\nWriteback:         10 kB\n"
+    assert unwritten() == 8 * 1024
+    now[0] += 2 * whole_sync.UNWRITTEN_S
+    assert unwritten() == 100 * 1024
+    said[0] = b"nothing of the kind"
+    now[0] += 2 * whole_sync.UNWRITTEN_S
+    assert unwritten() is None
