@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 import sys
 import threading
 from collections.abc import Callable
@@ -244,8 +245,8 @@ def test_this_machine_says_how_much_waits_to_be_written() -> None:
 
 def test_what_is_unwritten_is_asked_again_after_a_moment(monkeypatch):
     now, said = [100.0], [b"Dirty:              8 kB\nWriteback:          0 kB\n"]
-    monkeypatch.setattr(whole_sync.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(whole_sync.os, "pread", lambda *_: said[0])
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(os, "pread", lambda *_: said[0])
     unwritten = whole_sync._Unwritten()
     assert unwritten() == 8 * 1024
     said[0] = b"Dirty:             90 kB\nWriteback:         10 kB\n"
