@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
-import time
 import sys
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
