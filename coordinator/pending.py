@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from firn.coordinator.replay.decision import Refused
+from firn.model.intent import Intent
 from firn.model.intent_codec import DecodedIntent
+from firn.model.operations.transaction import Transaction
 from firn.storage.intent_streams import Entry
 
 
@@ -29,3 +33,17 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True, eq=False, gc=False):
         """Where the intent stands in the queue, for people: epoch, shard and entry id."""
         entry = self.entry
         return f"{self.epoch}/{entry.shard}/{entry.entry_id}"
+
+
+def transaction_in(batch: Sequence[Pending]) -> Transaction | None:
+    """The transaction that the batch is, unless it is refused already."""
+    first = batch[0]
+    return first.decoded.intent if isinstance(first.decoded.intent, Transaction) and first.verdict is None else None
+
+
+def operations_in(batch: Sequence[Pending]) -> list[Intent]:
+    """What the batch asks for, operation by operation: the members of a transaction, else the intents."""
+    intents = [pending.decoded.intent for pending in batch]
+    if Transaction not in set(map(type, intents)):  # as nearly always
+        return intents
+    return [one for intent in intents for one in (intent.members if isinstance(intent, Transaction) else (intent,))]

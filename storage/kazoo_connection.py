@@ -34,7 +34,10 @@ SENT_BYTES_MAX: Final = 16 * 1024
 RECEIVED_BYTES_MAX: Final = 64 * 1024
 
 LOCK_WAIT_S: Final = 0.001
-"""The loop waits no longer than this for the thread, which sends or reads something meanwhile."""
+"""The loop waits no longer than this for the thread, which sends something meanwhile."""
+
+OFFERED_S: Final = 0.02
+"""When the loop tries again to take what it was offered, after the thread has begun to send or read something."""
 
 _XID_MAX: Final = 2**31 - 1
 _HEAD: Final = struct.Struct(">iii")
@@ -96,8 +99,8 @@ class LoopConnection(ConnectionHandler):  # type: ignore[misc]
     def _take_over(self, connection: socket.socket) -> None:
         """Have the connection that the thread has offered, if it is still that."""
         assert self.loop is not None
-        if not self._lock.acquire(timeout=LOCK_WAIT_S):
-            self.loop.call_later(LOCK_WAIT_S, self._take_over, connection)
+        if not self._lock.acquire(blocking=False):
+            self.loop.call_later(OFFERED_S, self._take_over, connection)
             return
         try:
             if not self._is_up or self._socket is not connection or self._line is not None:

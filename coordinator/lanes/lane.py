@@ -20,10 +20,10 @@ from firn.coordinator.lanes.held_intents import HeldIntents
 from firn.coordinator.lanes.lane_lock import LaneLock
 from firn.coordinator.lanes.lane_queue import LaneQueue
 from firn.coordinator.lanes.paused_tables import TablePausedError
-from firn.coordinator.lanes.table_commits import TableCommits, transaction_in
+from firn.coordinator.lanes.table_commits import TableCommits
 from firn.coordinator.lanes.workshop import Workshop
 from firn.coordinator.metrics import TableSize
-from firn.coordinator.pending import Pending
+from firn.coordinator.pending import Pending, transaction_in
 from firn.coordinator.replay.decision import Refused
 from firn.coordinator.replay.transaction import UnreadableTableError
 from firn.model.errors import CorruptFile, Fenced, FirnError, InvalidInput, Misconfigured, NotFound, Unavailable

@@ -28,7 +28,7 @@ from firn.coordinator.lanes.work_behind import WorkBehind
 from firn.coordinator.lanes.workshop import Workshop
 from firn.coordinator.metrics import TableSize
 from firn.coordinator.outcomes.publish import Notice
-from firn.coordinator.pending import Pending
+from firn.coordinator.pending import Pending, operations_in, transaction_in
 from firn.coordinator.replay.attempt import Attempt, Placement
 from firn.coordinator.replay.decision import Refused
 from firn.coordinator.replay.places import chooses_places, may_make
@@ -36,9 +36,7 @@ from firn.coordinator.tables.table_locations import LOCATIONS_LOCK
 from firn.coordinator.tables.table_state import TableState
 from firn.model.errors import AlreadyExists, CorruptFile, FirnError, NotFound, Unavailable
 from firn.model.identifiers import uuid7
-from firn.model.intent import Intent
 from firn.model.journal import Retried
-from firn.model.operations.transaction import Transaction
 from firn.model.outcome import Outcome, Rejected
 from firn.model.table_properties import MAX_SWAPS_PER_SECOND
 from firn.storage.leases import Lease
@@ -373,20 +371,6 @@ class TableCommits:
         finally:
             self.stage = None
             self._shop.metrics.stage_seconds.labels(stage).observe(time.monotonic() - started)
-
-
-def transaction_in(batch: Sequence[Pending]) -> Transaction | None:
-    """The transaction that the batch is, unless it is refused already."""
-    first = batch[0]
-    return first.decoded.intent if isinstance(first.decoded.intent, Transaction) and first.verdict is None else None
-
-
-def operations_in(batch: Sequence[Pending]) -> list[Intent]:
-    """What the batch asks for, operation by operation: the members of a transaction, else the intents."""
-    intents = [pending.decoded.intent for pending in batch]
-    if Transaction not in set(map(type, intents)):  # as nearly always
-        return intents
-    return [one for intent in intents for one in (intent.members if isinstance(intent, Transaction) else (intent,))]
 
 
 def size_after(part: Part, before: TableSize | None) -> TableSize | None:
