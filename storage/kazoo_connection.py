@@ -90,8 +90,9 @@ class LoopConnection(ConnectionHandler):  # type: ignore[misc]
             except OSError:  # the buffer is full, or the connection broken, as the thread will find
                 self.client._pending.pop()
                 return False
-            if sent < len(message):  # nothing may follow half a request
-                line.shutdown(socket.SHUT_RDWR)
+            if sent < len(message):
+                with contextlib.suppress(OSError):  # it has just ended
+                    line.shutdown(socket.SHUT_RDWR)  # nothing may follow half a request
             return True
         finally:
             self._lock.release()
