@@ -72,9 +72,12 @@ class _Status(msgspec.Struct, rename="kebab"):
 class _Writers:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        pool = redis.ConnectionPool.from_url(plan.redis_url, socket_timeout=60, protocol=2)
+        connections = -(-plan.writers // SHARING)
+        pool = redis.ConnectionPool.from_url(
+            plan.redis_url, socket_timeout=60, protocol=2, max_connections=connections + 1
+        )
         self._hearing: Any = pool.get_connection()
-        self._adding: list[Any] = [pool.get_connection() for _ in range(-(-plan.writers // SHARING))]
+        self._adding: list[Any] = [pool.get_connection() for _ in range(connections)]
         names, run = StreamNames(plan.prefix), uuid.uuid4().hex
         self._streams: dict[bytes, str] = {}
         self._templates: dict[bytes, AppendTemplate] = {}
