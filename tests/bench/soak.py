@@ -34,7 +34,11 @@ WINDOW_S = 10.0
 """Samples of so long are put together: their median is the memory at their end."""
 
 GROWTH_MAX = 1.05
-METADATA_BYTES_MAX = 1_000_000
+
+METADATA_BYTES_MAX = 1_100_000
+"""`firn.snapshots-max` keeps a thousand snapshots, each about a kilobyte with its lines in the logs; a tenth on top
+is for everything else, and for counters that get longer."""
+
 MEGABYTE = 1_000_000
 
 
