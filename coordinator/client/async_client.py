@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import nullcontext
 from functools import partial
 from types import TracebackType
@@ -61,6 +61,13 @@ class AsyncTicket:
         return (
             self._answer.result() if self._answer.done() else self._waiting.unknown(f"no outcome within {timeout:g} s")
         )
+
+    def add_done_callback(self, callback: Callable[[AsyncTicket], object]) -> None:
+        """Have `callback` called with this ticket, by the event loop, when `result` would return at once.
+
+        What it raises goes to the loop's exception handler.
+        """
+        self._answer.add_done_callback(lambda _: callback(self))
 
     async def committed(self, timeout: float | None = None) -> Committed:
         """As `result`, for those who expect a commit: raises `RejectedError` or `UnknownOutcome` otherwise."""

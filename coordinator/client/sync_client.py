@@ -60,6 +60,14 @@ class Ticket:
         except TimeoutError:
             return self._waiting.unknown(f"no outcome within {timeout:g} s")
 
+    def add_done_callback(self, callback: Callable[[Ticket], object]) -> None:
+        """Have `callback` called with this ticket when `result` would return at once; now, if it would.
+
+        It runs in a thread of the client's, which tells all others of their outcomes only after it: do little, and wait
+        for nothing. What it raises goes to the log of ``concurrent.futures``. Never called in a forked child.
+        """
+        self._answer.add_done_callback(lambda _: callback(self))
+
     def committed(self, timeout: float | None = None) -> Committed:
         """As `result`, for those who expect a commit: raises `RejectedError` or `UnknownOutcome` otherwise."""
         return committed(self.result(timeout))

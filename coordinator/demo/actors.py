@@ -58,6 +58,24 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     removed: list[str] = []
 
 
+class Sent:
+    """An intent on its way. Its latency ends when its outcome comes, not when its actor looks at it."""
+
+    def __init__(self, ticket: Ticket, *, started: float) -> None:
+        self.ticket = ticket
+        self._started = started
+        self._ended: float | None = None
+        ticket.add_done_callback(self._end)
+
+    def _end(self, _: Ticket) -> None:
+        self._ended = time.monotonic()
+
+    @property
+    def latency_ms(self) -> float:
+        """Until the outcome came; until now, when it has not, or only just."""
+        return ((self._ended or time.monotonic()) - self._started) * 1000
+
+
 class Actor:
     """What all roles share: a client, a clock, a dice, and the telling of outcomes."""
 
@@ -90,15 +108,14 @@ class Actor:
 
     def tell(
         self,
-        ticket: Ticket,
+        sent: Sent,
         *,
-        started: float,
         operation: str,
         added: dict[str, FileStats] | None = None,
         removed: Sequence[str] = (),
     ) -> None:
         """Wait for the outcome and report it."""
-        outcome = ticket.result(max(1.0, self.ends_at - time.monotonic()) + GIVE_UP_S)
+        outcome = sent.ticket.result(max(1.0, self.ends_at - time.monotonic()) + GIVE_UP_S)
         status: Literal["committed", "rejected", "unknown"] = "unknown"
         if isinstance(outcome, Committed):
             status = "committed"
@@ -108,10 +125,10 @@ class Actor:
             role=self.role,
             actor=self.name,
             operation=operation,
-            intent_id=ticket.intent_id,
+            intent_id=sent.ticket.intent_id,
             status=status,
             rule=outcome.rule if isinstance(outcome, Rejected) else None,
-            latency_ms=(time.monotonic() - started) * 1000,
+            latency_ms=sent.latency_ms,
             added=added or {},
             removed=list(removed),
         )
@@ -124,11 +141,11 @@ def run_writer(actor: Actor) -> None:
     buckets = customers_by_bucket()
     view = actor.view()
     next_id = actor.number * ID_STRIDE
-    out: deque[tuple[Ticket, float, dict[str, FileStats]]] = deque()
+    out: deque[tuple[Sent, dict[str, FileStats]]] = deque()
     while actor.goes_on or out:
         if not actor.goes_on or len(out) >= IN_FLIGHT:
-            ticket, started, added = out.popleft()
-            actor.tell(ticket, started=started, operation="append", added=added)
+            sent, added = out.popleft()
+            actor.tell(sent, operation="append", added=added)
             continue
         count = actor.rng.randrange(*ROWS)
         rows = make_rows(view, first_id=next_id, count=count, customers=actor.rng.choice(buckets), rng=actor.rng)
@@ -136,7 +153,8 @@ def run_writer(actor: Actor) -> None:
         path, stats = write_file(view, rows, prefix=actor.name)
         files = data_files_from_parquet([str(path)], view)
         started = time.monotonic()
-        out.append((actor.client.append(TABLE, files, writer=actor.name), started, {files[0].file_path: stats}))
+        sent = Sent(actor.client.append(TABLE, files, writer=actor.name), started=started)
+        out.append((sent, {files[0].file_path: stats}))
 
 
 def run_compactor(actor: Actor) -> None:
@@ -174,8 +192,7 @@ def _compact(actor: Actor, view: TableView, chosen: list[DataFile]) -> None:
         priority="maintenance",
     )
     actor.tell(
-        ticket,
-        started=started,
+        Sent(ticket, started=started),
         operation="replace",
         added={added[0].file_path: stats},
         removed=[file.file_path for file in removed],
@@ -197,7 +214,8 @@ def run_deleter(actor: Actor) -> None:
         ticket = actor.client.delete_files(
             TABLE, chosen, base_snapshot_id=view.metadata.current_snapshot_id or 0, writer=actor.name
         )
-        actor.tell(ticket, started=started, operation="delete-files", removed=[file.file_path for file in chosen])
+        removed = [file.file_path for file in chosen]
+        actor.tell(Sent(ticket, started=started), operation="delete-files", removed=removed)
         time.sleep(actor.rng.uniform(0.3, 0.9))
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from firn import AsyncClient, Client, Committed, Rejected, RejectedError, Ticket, Unknown
+from firn import AsyncClient, AsyncTicket, Client, Committed, Rejected, RejectedError, Ticket, Unknown
 from firn.model.errors import InvalidIntent, Misconfigured, Unavailable
 from firn.model.intent import digest_of
 from tests.unit.coordinator.workbench import SCHEMA, TABLE, Workbench, append, content_file, path_of
@@ -73,6 +73,44 @@ async def test_a_script_commits_and_is_told() -> None:
     async with bench.daemon():
         await asyncio.to_thread(script, client_of(bench))
     assert await bench.live() == ["a2", "b"]
+
+
+async def test_callbacks_hear_of_outcomes_whenever_they_are_added() -> None:
+    bench = Workbench()
+    heard: list[tuple[Ticket, object]] = []
+    called = threading.Event()
+
+    def hear(ticket: Ticket) -> None:
+        heard.append((ticket, ticket.result(0)))
+        called.set()
+
+    def script(client: Client) -> None:
+        with client:
+            ticket = client.create_table(TABLE, SCHEMA)
+            ticket.add_done_callback(lambda _: 1 // 0)  # is logged, and keeps nobody from hearing
+            ticket.add_done_callback(hear)
+            base = ticket.committed(10)
+            assert called.wait(10)
+            assert heard == [(ticket, base)]
+            ticket.add_done_callback(hear)
+            assert heard == [(ticket, base)] * 2
+            assert isinstance(client.append(TABLE, [content_file("a")]).result(10), Committed)
+
+    async with bench.daemon():
+        await asyncio.to_thread(script, client_of(bench))
+
+
+async def test_callbacks_of_an_event_loop_are_called_by_it() -> None:
+    bench = Workbench()
+    heard: list[tuple[AsyncTicket, object]] = []
+    async with bench.daemon(), AsyncClient(connect=bench.redis.connect, files=bench.files) as client:
+        ticket = await client.create_table(TABLE, SCHEMA)
+        thread = threading.get_ident()
+        ticket.add_done_callback(lambda told: heard.append((told, threading.get_ident())))
+        assert not heard
+        await ticket.committed(10)
+        await asyncio.sleep(0)
+        assert heard == [(ticket, thread)]
 
 
 async def test_many_threads_share_a_client_and_many_tickets_one_thread() -> None:
