@@ -299,11 +299,16 @@ class MemorySession:
     ) -> tuple[str, NodeStat]:
         check_payload(path, data)
         owner = self._session_id if ephemeral else 0
-        made = await self._write(path, lambda: self._server.apply(Create(path, data), owner=owner, sequence=sequence))
-        assert isinstance(made, str)
-        found = self._server.node(made)
-        assert found is not None
-        return made, found[1]
+
+        def effect() -> tuple[str, NodeStat]:
+            made = self._server.apply(Create(path, data), owner=owner, sequence=sequence)
+            assert isinstance(made, str)
+            found = self._server.node(made)
+            assert found is not None
+            return made, found[1]  # as the server answers: when it is heard, the node may be gone with its session
+
+        answer: tuple[str, NodeStat] = await self._write(path, effect)
+        return answer
 
     async def ensure_path(self, path: str) -> None:
         parts = path.strip("/").split("/")

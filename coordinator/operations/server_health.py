@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from firn.coordinator.metrics import Metrics
@@ -37,15 +37,15 @@ class ServerHealth:
     async def look(self) -> None:
         """Ask each server once."""
         await asyncio.gather(
-            self._ping("zookeeper", self._session.exists("/")),
-            self._ping("redis", self._streams.clock_ms()),
+            self._ping("zookeeper", lambda: self._session.exists("/")),
+            self._ping("redis", self._streams.clock_ms),
             self._vitals(),
         )
 
-    async def _ping(self, server: str, question: Awaitable[object]) -> None:
+    async def _ping(self, server: str, question: Callable[[], Awaitable[object]]) -> None:
         asked_at = time.monotonic()
         try:
-            await question
+            await question()  # made here: a daemon that ends before this begins would leave it behind
         except (FirnError, OSError):
             self._metrics.ping_failures.labels(server).inc()
         else:

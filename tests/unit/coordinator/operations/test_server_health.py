@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
+
 import pytest
 
 from firn.coordinator.metrics import Metrics
@@ -55,6 +58,19 @@ async def test_each_server_is_asked_and_one_that_fails_does_not_hide_the_other()
     await health.look()
     assert counted(metrics, "firn_server_ping_seconds_count") == {"redis": 2, "zookeeper": 1}
     assert counted(metrics, "firn_server_ping_failures_total") == {"redis": 0, "zookeeper": 1}
+
+
+async def test_a_daemon_that_ends_at_once_leaves_no_question_behind(recwarn: pytest.WarningsRecorder) -> None:
+    health = ServerHealth(
+        MemoryZooKeeper().connect(), MemoryRedis().connect(), metrics=Metrics(version="1", daemon="d")
+    )
+    looking = asyncio.create_task(health.look())
+    await asyncio.sleep(0)  # the questions are to be asked next
+    looking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await looking
+    gc.collect()
+    assert [str(warning.message) for warning in recwarn] == []
 
 
 @pytest.mark.parametrize(
