@@ -386,10 +386,10 @@ static int skip_bytes(Text *bytes, int64_t most)
     return 1;
 }
 
-/* An optional array in one block, or empty. */
+/* An optional array in one block, or empty. Its ids rise: of one that comes twice, Python may keep only the last. */
 static int skip_list(Text *bytes, int ids, int counts, int bounds)
 {
-    int64_t count, value;
+    int64_t count, value, id, last_id = -1;
     int there = some(bytes);
     if (there < 1)
         return there == 0;
@@ -398,8 +398,11 @@ static int skip_list(Text *bytes, int ids, int counts, int bounds)
     if (count == 0)
         return 1;
     while (count-- > 0) {
-        if (ids && !varint(bytes, ID_MAX, &value))
-            return 0;
+        if (ids) {
+            if (!varint(bytes, ID_MAX, &id) || id <= last_id)
+                return 0;
+            last_id = id;
+        }
         if (counts && !varint(bytes, INT64_MAX, &value))
             return 0;
         if (bounds && !skip_bytes(bytes, 64 * 1024))

@@ -244,6 +244,7 @@ def check_encoded(encoded: bytes) -> bool:
 @examples(100)
 @given(BY_HAND | damaged(BY_A_WRITER))
 @example(b"\0" * 9 + b"\x02" + longer(b"\x02", 1))
+@example(b"\0\0\0\x02\x04\0\0\0" + encode_long(2**63 - 1) + b"\0" * 7)
 def test_encoded_metrics_that_are_taken_would_not_be_refused(encoded: bytes) -> None:
     if encoded:
         check_encoded(encoded)
