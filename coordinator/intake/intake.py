@@ -51,6 +51,9 @@ JANITOR_S = 60.0
 MEASURE_S = 2.0
 """How often the lag of the owned shards is read."""
 
+TRIM_WORTH = 2_000
+"""Settled entries of a shard that are removed when it is measured: a busy one's would be hundreds of MB a minute."""
+
 PAGES_AHEAD = 2
 """Pages that are being read while the next is taken: one that the process is at, and one for it to go on with."""
 
@@ -320,6 +323,8 @@ class Intake:
             age_s = 0.0 if lag.oldest_entry_ms is None else max(0.0, time.time() - lag.oldest_entry_ms / 1000)
             self._metrics.oldest_age_seconds.labels(str(shard)).set(age_s)
             await self._lost.look(shard)
+            if lag.undelivered is not None and lag.length - lag.undelivered - lag.pending >= TRIM_WORTH:
+                self._lost.trimmed(shard, await self._streams.trim(shard))
         paused = sum(backlog.paused_entries for backlog in self._backlogs.values())
         self._metrics.paused_intents.set(paused)
         self._metrics.held_back_intents.set(sum(backlog.entries for backlog in self._backlogs.values()) - paused)

@@ -68,3 +68,45 @@ async def test_after_redis_was_away_all_are_measured_before_anything_is_taken() 
             while "take" not in calls:  # noqa: ASYNC110 - the twins tell nobody
                 await asyncio.sleep(0.01)
         assert calls[:SHARDS] == ["lag"] * SHARDS
+
+
+async def test_a_busy_shard_is_rid_of_what_is_settled_whenever_it_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(intake_module, "MEASURE_S", 0.05)
+    monkeypatch.setattr(intake_module, "TRIM_WORTH", 5)
+    bench = Workbench(shards=1)
+    async with bench.daemon() as daemon:
+        await bench.commit(create())
+        daemon.intake._janitor_at = float("inf")
+        entries = bench.redis.streams[bench.names.intents(0)].entries
+        for number in range(8):
+            await bench.commit(append(f"f{number}"))
+        async with asyncio.timeout(20):
+            while len(entries) > 5:  # noqa: ASYNC110 - the twins tell nobody
+                await asyncio.sleep(0.01)
+        assert len(entries) >= 1, "what was handed out last stays"
+        lost = daemon.metrics.registry.get_sample_value("firn_lost_entries_total", {"was": "waiting"})
+    assert not lost, "what a daemon removes itself is not lost"
+
+
+async def test_a_few_settled_entries_are_left_to_the_round_of_every_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(intake_module, "MEASURE_S", 0.02)
+    bench = Workbench(shards=1)
+    async with bench.daemon() as daemon:
+        await bench.commit(create())
+        daemon.intake._janitor_at = float("inf")
+        streams: Any = daemon.intake._streams
+        lag, measured = streams.lag, asyncio.Event()
+
+        async def watched(shard: int) -> Any:
+            found = await lag(shard)
+            if found.length >= 4 and not found.pending and not found.undelivered:
+                measured.set()
+            return found
+
+        monkeypatch.setattr(streams, "lag", watched)
+        for number in range(4):
+            await bench.commit(append(f"f{number}"))
+        async with asyncio.timeout(20):
+            await measured.wait()
+            await bench.commit(append("last"))
+        assert len(bench.redis.streams[bench.names.intents(0)].entries) == 6
