@@ -354,6 +354,11 @@ static unsigned char *metrics(Text *text, File *file, unsigned char *out)
 static int varint(Text *bytes, int64_t most, int64_t *value)
 {
     uint64_t raw = 0;
+    if (bytes->at < bytes->end && *bytes->at < 0x80) { /* nearly always, of ids and of sizes */
+        raw = *bytes->at++;
+        *value = (int64_t)(raw >> 1);
+        return !(raw & 1) && *value <= most;
+    }
     for (int n = 0; n < VARINT_MAX_BYTES && bytes->at < bytes->end; n++) {
         unsigned char byte = *bytes->at++;
         if (n == VARINT_MAX_BYTES - 1 && byte > 1)
@@ -433,15 +438,27 @@ static int are_metrics(const unsigned char *start, Py_ssize_t size)
     return bytes.at == bytes.end;
 }
 
-static int sextet(unsigned char letter)
+/* What a letter of base64 says, with a bit that says that it is one. */
+#define SIX 0x40
+static const unsigned char SEXTETS[256] = {
+    ['A'] = SIX,     ['B'] = SIX | 1, ['C'] = SIX | 2, ['D'] = SIX | 3, ['E'] = SIX | 4, ['F'] = SIX | 5,
+    ['G'] = SIX | 6, ['H'] = SIX | 7, ['I'] = SIX | 8, ['J'] = SIX | 9, ['K'] = SIX | 10, ['L'] = SIX | 11,
+    ['M'] = SIX | 12, ['N'] = SIX | 13, ['O'] = SIX | 14, ['P'] = SIX | 15, ['Q'] = SIX | 16, ['R'] = SIX | 17,
+    ['S'] = SIX | 18, ['T'] = SIX | 19, ['U'] = SIX | 20, ['V'] = SIX | 21, ['W'] = SIX | 22, ['X'] = SIX | 23,
+    ['Y'] = SIX | 24, ['Z'] = SIX | 25, ['a'] = SIX | 26, ['b'] = SIX | 27, ['c'] = SIX | 28, ['d'] = SIX | 29,
+    ['e'] = SIX | 30, ['f'] = SIX | 31, ['g'] = SIX | 32, ['h'] = SIX | 33, ['i'] = SIX | 34, ['j'] = SIX | 35,
+    ['k'] = SIX | 36, ['l'] = SIX | 37, ['m'] = SIX | 38, ['n'] = SIX | 39, ['o'] = SIX | 40, ['p'] = SIX | 41,
+    ['q'] = SIX | 42, ['r'] = SIX | 43, ['s'] = SIX | 44, ['t'] = SIX | 45, ['u'] = SIX | 46, ['v'] = SIX | 47,
+    ['w'] = SIX | 48, ['x'] = SIX | 49, ['y'] = SIX | 50, ['z'] = SIX | 51, ['0'] = SIX | 52, ['1'] = SIX | 53,
+    ['2'] = SIX | 54, ['3'] = SIX | 55, ['4'] = SIX | 56, ['5'] = SIX | 57, ['6'] = SIX | 58, ['7'] = SIX | 59,
+    ['8'] = SIX | 60, ['9'] = SIX | 61, ['+'] = SIX | 62, ['/'] = SIX | 63,
+};
+
+/* Three bytes from four letters; `letters` loses its bit when one of them is none. */
+static uint32_t three_bytes(unsigned a, unsigned b, unsigned c, unsigned d, unsigned *letters)
 {
-    if (letter >= 'A' && letter <= 'Z')
-        return letter - 'A';
-    if (letter >= 'a' && letter <= 'z')
-        return letter - 'a' + 26;
-    if (letter >= '0' && letter <= '9')
-        return letter - '0' + 52;
-    return letter == '+' ? 62 : letter == '/' ? 63 : -1;
+    *letters &= a & b & c & d;
+    return (uint32_t)((a & 63) << 18 | (b & 63) << 12 | (c & 63) << 6 | (d & 63));
 }
 
 /* Base64 with all its padding and no bits to spare, which is its only spelling. Where it ends, NULL for another. */
@@ -449,29 +466,23 @@ static unsigned char *decode_base64(Span text, unsigned char *out)
 {
     if (text.size == 0 || text.size % 4)
         return NULL;
-    Py_ssize_t padding = text.start[text.size - 1] != '=' ? 0 : text.start[text.size - 2] != '=' ? 1 : 2;
-    for (Py_ssize_t at = 0; at < text.size; at += 4) {
-        Py_ssize_t signs = at + 4 == text.size ? 4 - padding : 4;
-        uint32_t bits = 0;
-        for (Py_ssize_t n = 0; n < 4; n++) {
-            int six = n < signs ? sextet(text.start[at + n]) : 0;
-            if (six < 0)
-                return NULL;
-            bits = bits << 6 | (uint32_t)six;
-        }
+    const unsigned char *at = text.start, *last = at + text.size - 4;
+    unsigned letters = SIX;
+    for (; at < last; at += 4) {
+        uint32_t bits = three_bytes(SEXTETS[at[0]], SEXTETS[at[1]], SEXTETS[at[2]], SEXTETS[at[3]], &letters);
         *out++ = (unsigned char)(bits >> 16);
-        if (signs > 2)
-            *out++ = (unsigned char)(bits >> 8);
-        if (signs > 3)
-            *out++ = (unsigned char)bits;
-        if ((signs == 2 && bits & 0xffff) || (signs == 3 && bits & 0xff))
-            return NULL;
+        *out++ = (unsigned char)(bits >> 8);
+        *out++ = (unsigned char)bits;
     }
-    return out;
+    int size = last[3] != '=' ? 3 : last[2] != '=' ? 2 : 1;
+    unsigned third = size > 1 ? SEXTETS[last[2]] : SIX, fourth = size > 2 ? SEXTETS[last[3]] : SIX;
+    uint32_t bits = three_bytes(SEXTETS[last[0]], SEXTETS[last[1]], third, fourth, &letters);
+    if (bits & (0xffffffu >> 8 * size))
+        return NULL;
+    for (int n = 0; n < size; n++)
+        *out++ = (unsigned char)(bits >> (16 - 8 * n));
+    return letters ? out : NULL;
 }
-
-/* ------------------------------------------------------------------------------------------------------------------
- * The list of files */
 
 static int is_format(Span format)
 {
