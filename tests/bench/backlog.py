@@ -28,6 +28,7 @@ from tests.bench import pyiceberg_files
 from tests.bench.deployment import Deployment, deployment, run_program
 from tests.bench.measurement import Measurement, measured, median
 from tests.bench.options import Options
+from tests.bench.processor_time import processor_time
 from tests.bench.wire import AppendTemplate
 
 TABLE = "bench.backlog"
@@ -118,10 +119,14 @@ def backlog_of(firn: Deployment, options: Options, *, encoded: bool = False) -> 
         with firn.daemon.standing_still():
             waiting = queue_up(client, stream_of(), intents_of(templates, options.intents))
             until_rewritten(client)
-        seconds, failures = drain(client, replies, waiting)
+        with processor_time() as used:
+            seconds, failures = drain(client, replies, waiting)
         if not failures:
             firn.check_total(TABLE, files=WARM_UP + options.intents)
-        note = f"{firn.daemon.intents_per_batch():.0f} intents a batch; {len(templates[0].next()[1])} bytes an intent"
+        note = (
+            f"{firn.daemon.intents_per_batch():.0f} intents a batch; {len(templates[0].next()[1])} bytes an intent; "
+            f"{used.note(options.intents)}"
+        )
     return _Drained(rate=options.intents / seconds, raw=raw, failures=failures, note=note)
 
 

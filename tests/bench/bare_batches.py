@@ -38,7 +38,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     sizes: tuple[int, ...]
 
 
-class _Letter(msgspec.Struct, rename="kebab"):
+class Letter(msgspec.Struct, rename="kebab"):
+    """What is read of an intent."""
+
     intent_id: str
     reply_to: str
 
@@ -54,7 +56,7 @@ def serve(plan: Plan) -> None:
     with contextlib.suppress(redis.ResponseError):  # a daemon has been here before
         client.xgroup_create(stream, GROUP, id="0", mkstream=True)
     tell = client.register_script(SCRIPT)
-    decoder = msgspec.json.Decoder(_Letter)
+    decoder = msgspec.json.Decoder(Letter)
     gathered: list[Settlement] = []
     print("ready", flush=True)
     while True:
@@ -63,7 +65,7 @@ def serve(plan: Plan) -> None:
         for _, entries in found or []:
             for entry_id, fields in entries:
                 letter = decoder.decode(fields[INTENT_FIELD.encode()])
-                gathered.append(_settlement(plan.shard, entry_id.decode(), letter))
+                gathered.append(settlement_of(plan.shard, entry_id.decode(), letter))
         if gathered and (not found or len(gathered) >= plan.batch):
             commit.write()
             commit.swap()
@@ -71,7 +73,8 @@ def serve(plan: Plan) -> None:
             gathered = []
 
 
-def _settlement(shard: int, entry_id: str, letter: _Letter) -> Settlement:
+def settlement_of(shard: int, entry_id: str, letter: Letter) -> Settlement:
+    """What is told of an entry, in as many bytes as firn tells it."""
     outcome = b'{"status":"committed","intent-id":"' + letter.intent_id.encode() + b'","batch":"'
     return Settlement(
         shard=shard,

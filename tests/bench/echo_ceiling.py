@@ -13,6 +13,7 @@ from tests.bench import lean_writers
 from tests.bench.deployment import deployment, run_program
 from tests.bench.measurement import PROJECT, Measurement, measured, median, percentile
 from tests.bench.options import Options
+from tests.bench.processor_time import processor_time
 
 WRITERS = 64
 P99_MS_MAX = 40.0
@@ -24,7 +25,8 @@ def writers_64_echo(options: Options) -> list[Measurement]:
     """Commits a second, between two measurements of the ceiling."""
     with deployment() as firn:
         before = echo(firn.redis_url, "echo-before", writers=WRITERS, seconds=options.seconds / 2)
-        ours = firn.drive("bench.writers", writers=WRITERS, seconds=options.seconds)
+        with processor_time() as used:
+            ours = firn.drive("bench.writers", writers=WRITERS, seconds=options.seconds)
         batch = firn.daemon.intents_per_batch()
         after = echo(firn.redis_url, "echo-after", writers=WRITERS, seconds=options.seconds / 2)
     assert ours.committed, ours.first_failure
@@ -32,7 +34,8 @@ def writers_64_echo(options: Options) -> list[Measurement]:
     row = measured(
         "writers-64-echo", value=ours.rate, unit="commits/s", peer=(before.rate + after.rate) / 2, peer_name=PEER,
         target=0.45, n=ours.committed, failures=ours.failures,
-        note=f"{batch:.1f} intents a batch; ceiling {before.rate:.0f}/s before, {after.rate:.0f}/s after",
+        note=f"{batch:.1f} intents a batch; ceiling {before.rate:.0f}/s before, {after.rate:.0f}/s after; "
+        f"{used.note(ours.all_committed)}",
     )  # fmt: skip
     echo_p99 = percentile(before.latencies_ms + after.latencies_ms, 99)
     latency = measured(

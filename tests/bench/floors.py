@@ -1,8 +1,8 @@
 """Row `floors`: how near firn is to what the machine allows.
 
 Beside firn stand commits with the same files and requests and nothing between them (`tests.bench.bare_commits`), and
-batches of them for the same writers (`tests.bench.bare_batches`). A target that they do not reach is one that no change
-to firn can reach there.
+batches of them for the same writers (`tests.bench.bare_batches`), and a backlog that is only taken and told
+(`tests.bench.bare_telling`). A target that they do not reach is one that no change to firn can reach there.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import redis
 
 from firn.model.sharding import shard_of
 from firn.storage.intent_streams import SHARDS_DEFAULT
-from tests.bench import backlog, bare_batches, bare_commits, lean_writers, one_writer
+from tests.bench import backlog, bare_batches, bare_commits, bare_telling, lean_writers, one_writer
 from tests.bench.deployment import Deployment, deployment, run_program
 from tests.bench.echo_ceiling import answering_program
 from tests.bench.measurement import Measurement, measured, median
@@ -69,6 +69,7 @@ def floors(options: Options) -> list[Measurement]:
         ),
         _closed_loop(options),
         _backlog(options),
+        _telling(options),
     ]  # fmt: skip
 
 
@@ -104,6 +105,32 @@ def _backlog(options: Options) -> Measurement:
     return measured(
         "floor-backlog", value=ours.rate, unit="intents/s", peer=options.intents / seconds,
         peer_name=f"{PEER}, once for {batch} intents", target=None, n=options.intents, note=_list(sizes),
+        failures=ours.failures,
+    )  # fmt: skip
+
+
+def _telling(options: Options) -> Measurement:
+    """A backlog with encoded metrics, and the same taken and told with nothing else done: what Redis allows."""
+    with deployment() as firn, redis.Redis.from_url(firn.redis_url, socket_timeout=60) as client:
+        ours = backlog.backlog_of(firn, options, encoded=True)
+        batch = round(firn.daemon.intents_per_batch())
+        replies, templates = backlog.templates_of(firn.locations[backlog.TABLE], options, encoded=True)
+        firn.daemon.stop()
+        client.xtrim(backlog.stream_of(), maxlen=0, approximate=False)
+        waiting = backlog.queue_up(client, backlog.stream_of(), backlog.intents_of(templates, options.intents))
+        backlog.until_rewritten(client)
+        plan = bare_telling.Plan(
+            redis_url=firn.redis_url, shard=shard_of(backlog.TABLE, shards=SHARDS_DEFAULT), batch=batch
+        )
+        with answering_program("tests.bench.bare_telling", msgspec.json.encode(plan).decode()):
+            client.rpush(bare_telling.START, "now")
+            seconds, failures = backlog.drain(client, replies, waiting)
+    assert not failures
+    bare, raw = options.intents / seconds, median(ours.raw)
+    return measured(
+        "floor-telling", value=ours.rate, unit="intents/s", peer=bare,
+        peer_name="the same entries taken and told in batches as large, and nothing else", target=None,
+        n=options.intents, note=f"raw reads {raw:,.0f} a second, of which this is {bare / raw:.2f}",
         failures=ours.failures,
     )  # fmt: skip
 

@@ -6,6 +6,7 @@ from tests.bench import zookeeper_peer
 from tests.bench.deployment import deployment, run_program
 from tests.bench.measurement import Measurement, measured, median, percentile
 from tests.bench.options import Options
+from tests.bench.processor_time import processor_time
 
 WRITERS = 64
 BUSY_TABLES = 1_000
@@ -19,7 +20,8 @@ def tables_64(options: Options) -> list[Measurement]:
     with deployment() as firn:
         tables = firn.create_tables([f"bench.many_{n}" for n in range(WRITERS)])
         plan = zookeeper_peer.Plan(hosts=f"{firn.zookeeper_hosts}", writers=WRITERS, seconds=options.seconds / 2)
-        ours = firn.drive_all(tables, writers=WRITERS, seconds=options.seconds)
+        with processor_time() as used:
+            ours = firn.drive_all(tables, writers=WRITERS, seconds=options.seconds)
         batch = firn.daemon.intents_per_batch()
         if not ours.failures:
             firn.check_totals([name for name, _ in tables], files=ours.all_committed)
@@ -28,7 +30,7 @@ def tables_64(options: Options) -> list[Measurement]:
     assert ours.committed, ours.first_failure
     note = (
         f"{batch:.2f} intents a swap; p50 {median(ours.latencies_ms):.0f} ms, p99 "
-        f"{percentile(ours.latencies_ms, 99):.0f} ms"
+        f"{percentile(ours.latencies_ms, 99):.0f} ms; {used.note(ours.all_committed)}"
     )
     return [
         measured(
