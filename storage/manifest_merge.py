@@ -79,17 +79,19 @@ def _pack_from_end(manifests: Sequence[ManifestFile], target_bytes: int) -> list
     return [tuple(reversed(packed)) for packed in reversed(bins)]
 
 
-def merge_entries(manifests: Iterable[Iterable[ManifestEntry]], *, snapshot_id: int) -> list[ManifestEntry]:
+def merge_entries(manifests: Iterable[Iterable[ManifestEntry]], *, snapshot_id: int | None) -> list[ManifestEntry]:
     """The entries of one merged manifest of the snapshot that is being made, from those of its parts in order.
 
     What this snapshot adds and deletes stays added and deleted; what others added is existing, and what others deleted
-    is gone. Decode the snapshot's own manifests before they have numbers, so that a retry can give them new ones.
+    is gone. None is no snapshot: then all are others'. Decode the snapshot's own manifests before they have numbers, so
+    that a retry can give them new ones.
     """
     return [moved for entries in manifests for entry in entries for moved in _moved(entry, snapshot_id)]
 
 
-def _moved(entry: ManifestEntry, snapshot_id: int) -> Iterator[ManifestEntry]:
-    if entry.snapshot_id == snapshot_id and entry.status is not Status.EXISTING:
+def _moved(entry: ManifestEntry, snapshot_id: int | None) -> Iterator[ManifestEntry]:
+    own = snapshot_id is not None and entry.snapshot_id == snapshot_id
+    if own and entry.status is not Status.EXISTING:
         yield entry
     elif entry.status is not Status.DELETED:
         yield _with_status(entry, Status.EXISTING, entry.snapshot_id)

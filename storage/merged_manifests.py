@@ -35,8 +35,6 @@ TAKEN_OVER_FROM: Final = 1_000
 """Entries of a merged manifest from which on its next merge takes its blocks over from the file, although its entries
 may be in memory: to lay them out and to compress them once more takes longer than to read them."""
 
-_NO_SNAPSHOT: Final = -1
-
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
     """Where the entries of manifests come from: kept in memory, the file's bytes, or decoded with what they inherit."""
@@ -184,7 +182,7 @@ def _pieces(
         return [carried_over(stored, part)]
     pieces = read_pieces(stored, part, layout)
     if pieces is None:
-        listed = merge_entries([decode(part)], snapshot_id=_NO_SNAPSHOT)
+        listed = merge_entries([decode(part)], snapshot_id=None)
         return [pack(listed, layout.partition_type, format_version=layout.format_version)]
     return [carried_over(one, part) if isinstance(one, PackedEntries) else one for one in pieces]
 

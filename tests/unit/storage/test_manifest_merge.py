@@ -1,6 +1,7 @@
 """Merging manifests and removing files from them keeps what entries once were."""
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -116,6 +117,13 @@ def test_merging_keeps_what_this_snapshot_did_and_settles_what_others_did():
     ]
     merged = merge_entries([own, older], snapshot_id=SNAPSHOT)
     assert merged == [*own, msgspec.structs.replace(older[0], status=Status.EXISTING), older[1]]
+
+
+@pytest.mark.parametrize("snapshot_id", [-1, 0, 7, None])
+def test_merging_for_no_snapshot_settles_what_any_did_whatever_its_number(snapshot_id):
+    gone = deleted("gone", snapshot_id=snapshot_id, sequence_number=2)
+    kept = added("kept", snapshot_id=snapshot_id, sequence_number=3)
+    assert merge_entries([[gone, kept]], snapshot_id=None) == [msgspec.structs.replace(kept, status=Status.EXISTING)]
 
 
 def test_a_removed_file_becomes_a_tombstone_of_this_snapshot_with_its_old_numbers():

@@ -80,7 +80,7 @@ class Stored:
         return merged_manifest(self.manifests, self.metadata, self.source, location=LOCATION, **elsewhere)
 
     def expected(self) -> list[ManifestEntry]:
-        return merge_entries((self.entries(self.metadata, m) for m in self.manifests), snapshot_id=-1)
+        return merge_entries((self.entries(self.metadata, m) for m in self.manifests), snapshot_id=None)
 
     def read(self, merged: MergedManifest) -> list[ManifestEntry]:
         number = 99 if self.version > 1 else 0
