@@ -323,7 +323,8 @@ class Intake:
             age_s = 0.0 if lag.oldest_entry_ms is None else max(0.0, time.time() - lag.oldest_entry_ms / 1000)
             self._metrics.oldest_age_seconds.labels(str(shard)).set(age_s)
             await self._lost.look(shard)
-            if lag.undelivered is not None and lag.length - lag.undelivered - lag.pending >= TRIM_WORTH:
+            settled = 0 if lag.undelivered is None else lag.length - lag.undelivered - lag.pending
+            if settled >= TRIM_WORTH and shard in self._backlogs:  # else whoever has it now counts what goes
                 self._lost.trimmed(shard, await self._streams.trim(shard))
         paused = sum(backlog.paused_entries for backlog in self._backlogs.values())
         self._metrics.paused_intents.set(paused)
