@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import importlib
+import string
 from typing import Any
 
 import pytest
@@ -13,7 +15,7 @@ from firn.model.intent import ContentFile, ValueMap
 from firn.storage import wire_files
 from firn.storage.wire_files import IS_COMPILED, read_files
 from firn.storage.wire_metrics import encoded_file
-from tests.unit.storage.listed_files import LEFT, TAKEN, bare
+from tests.unit.storage.listed_files import LEFT, TAKEN, bare, encoded
 from tests.unit.storage.read_twice import BARE, FILE, around, by_both, by_python, spelled
 
 pytestmark = pytest.mark.skipif(not IS_COMPILED, reason="firn was installed without a C compiler: nothing is compiled")
@@ -52,6 +54,35 @@ def test_files_are_what_python_reads(files: tuple[ContentFile, ...]) -> None:
 def test_what_stands_around_the_files_is_read_as_ever(changes: dict[str, Any]) -> None:
     payload = spelled(FILE, BARE, **changes)
     assert by_both(payload) == by_python(payload)
+
+
+def _with_key(key: bytes) -> bytes:
+    """Metrics that say nothing but a key of any bytes (63 of them at most)."""
+    return bytes(6) + b"\x02" + bytes([2 * len(key)]) + key + bytes(3)
+
+
+LETTERS = string.ascii_uppercase + string.ascii_lowercase + string.digits + "+/"
+
+
+@pytest.mark.parametrize("size", [46, 47, 48], ids=["two letters at the end", "three", "four"])
+def test_every_letter_of_base64_is_what_it_says_and_every_other_sign_is_none(size: int) -> None:
+    metrics = _with_key(base64.b64decode(LETTERS)[:size])
+    text = base64.b64encode(metrics).decode()
+    read = read_files(around(encoded(text).encode()))
+    assert read is not None
+    assert read.files[0].encoded == metrics
+    for place in range(len(text.rstrip("="))):
+        for sign in sorted(set(range(256)) - set(LETTERS.encode())):
+            damaged = text[:place].encode() + bytes([sign]) + text[place + 1 :].encode()
+            assert read_files(around(encoded("MARK").encode().replace(b"MARK", damaged))) is None, (place, sign)
+
+
+@pytest.mark.parametrize("letter", LETTERS)
+def test_a_letter_means_the_same_wherever_it_stands(letter: str) -> None:
+    metrics = _with_key(base64.b64decode(letter * 4 * 15))
+    read = read_files(around(encoded(base64.b64encode(metrics).decode()).encode()))
+    assert read is not None
+    assert read.files[0].encoded == metrics
 
 
 PLAIN = spelled(
