@@ -484,6 +484,9 @@ static unsigned char *decode_base64(Span text, unsigned char *out)
     return letters ? out : NULL;
 }
 
+/* ------------------------------------------------------------------------------------------------------------------
+ * The list of files */
+
 static int is_format(Span format)
 {
     return (format.size == 7 && memcmp(format.start, "parquet", 7) == 0) ||

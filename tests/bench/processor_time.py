@@ -23,6 +23,9 @@ PROGRAMS: Final = {
 """By what the command line has; the first that fits."""
 
 DAEMON: Final = frozenset({"daemon", "reading intents"})
+PROCESSES: Final = Path("/proc")
+"""Linux's; elsewhere nothing is known."""
+
 TICKS_A_SECOND: Final = os.sysconf("SC_CLK_TCK")
 
 
@@ -41,6 +44,8 @@ class Used(msgspec.Struct):
     def note(self, commits: int) -> str:
         """What a commit took of each program, and how many there would be if the daemon's own work took no time and no
         core were ever idle. What the kernel's threads do (writing back) is on nobody's account, and comes on top.
+
+        Where the system does not say, or so little was used that its clock did not tick, the note says so.
         """
         parts = [
             f"{name} {_us(time.total_s, commits)} ({_us(time.kernel_s, commits)} kernel)"
@@ -51,6 +56,8 @@ class Used(msgspec.Struct):
             for name, time in self.programs.items()
             if name not in DAEMON
         )
+        if not others_s:
+            return "processor time by program is not known"
         cores = len(os.sched_getaffinity(0))
         return (
             f"processor time, µs: {', '.join(parts)}; servers and the kernel's part of writing files alone would keep "
@@ -71,7 +78,7 @@ def processor_time() -> Iterator[Used]:
 def _times() -> dict[str, Time]:
     """Of all that this process has started, and of what they have."""
     parents, found = {}, {}
-    for folder in Path("/proc").iterdir():
+    for folder in PROCESSES.iterdir() if PROCESSES.is_dir() else ():
         if not folder.name.isdigit():
             continue
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -64,3 +65,17 @@ def test_the_note_says_how_many_commits_there_would_be_without_the_daemon(monkey
     note = used.note(1_000)
     assert "daemon 5,000 (1,000 kernel), writing files 2,000 (1,000 kernel), Redis 1,000 (500 kernel)" in note
     assert note.endswith("2 cores busy at 1,000 a second")
+
+
+@pytest.mark.parametrize("used", [Used(), Used({"Redis": Time()}), Used({"daemon": Time(1.0, 0.0)})])
+def test_what_is_not_known_is_said_and_stops_no_row(used: Used) -> None:
+    assert used.note(1) == "processor time by program is not known"
+
+
+def test_a_system_without_a_list_of_processes_is_measured_all_the_same(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("tests.bench.processor_time.PROCESSES", tmp_path / "nothing")
+    with processor_time() as used:
+        pass
+    assert used.programs == {}

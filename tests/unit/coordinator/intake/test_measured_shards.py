@@ -110,3 +110,36 @@ async def test_a_few_settled_entries_are_left_to_the_round_of_every_minute(monke
             await measured.wait()
             await bench.commit(append("last"))
         assert len(bench.redis.streams[bench.names.intents(0)].entries) == 6
+
+
+async def test_a_shard_that_is_given_up_during_a_look_is_not_trimmed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(intake_module, "MEASURE_S", 0.02)
+    monkeypatch.setattr(intake_module, "TRIM_WORTH", 1)
+    bench = Workbench(shards=1)
+    async with bench.daemon() as daemon:
+        intake = daemon.intake
+        intake._janitor_at = float("inf")
+        streams: Any = intake._streams
+        deliveries, trim = streams.deliveries, streams.trim
+        looks, trims = list[bool](), list[bool]()
+
+        async def given_up(shard: int) -> Any:
+            found = await deliveries(shard)
+            if len(looks) % 2:  # every second time: then it is taken over again
+                intake.forget({shard})
+            looks.append(shard in intake._backlogs)
+            return found
+
+        async def watched(shard: int) -> int:
+            trims.append(looks[-1])
+            return int(await trim(shard))
+
+        monkeypatch.setattr(streams, "deliveries", given_up)
+        monkeypatch.setattr(streams, "trim", watched)
+        await bench.commit(create())
+        async with asyncio.timeout(20):
+            for number in range(10_000):
+                await bench.commit(append(f"f{number}"))
+                if len(trims) >= 3 and looks.count(False) >= 3:
+                    break
+        assert all(trims), "whoever has the shard then would count what goes as lost"
