@@ -6,7 +6,7 @@ vain. See docs/decisions/0008-fairness.md.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -104,20 +104,24 @@ class Overlap(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_de
         return f"{held.holder} {'has' if self.certain else 'may have'} reserved {held.scope} ({held.reservation_id})"
 
 
-def overlaps_of(scope: Scope, others: Sequence[Reservation]) -> tuple[Overlap, ...]:
-    """Which of the reservations of one table a scope overlaps, the certain ones first."""
-    found = [overlap for other in others if (overlap := _overlap(scope, other)) is not None]
+def overlaps_of(scope: Scope, others: Sequence[Reservation], *, canonical: Callable[[str], str]) -> tuple[Overlap, ...]:
+    """Return which of the reservations of one table a scope overlaps, the certain ones first.
+
+    Files are the same whose `canonical` names are.
+    """
+    found = [overlap for other in others if (overlap := _overlap(scope, other, canonical)) is not None]
     return tuple(sorted(found, key=lambda overlap: not overlap.certain))
 
 
-def _overlap(scope: Scope, held: Reservation) -> Overlap | None:
+def _overlap(scope: Scope, held: Reservation, canonical: Callable[[str], str]) -> Overlap | None:
     other = held.scope
     if scope.branch != other.branch:
         return None
     if scope.is_whole or other.is_whole:
         return Overlap(reservation=held, certain=True)
     if scope.files and other.files:
-        common = sorted(set(scope.files) & set(other.files))
+        names = set(map(canonical, other.files))
+        common = sorted(file for file in set(scope.files) if canonical(file) in names)
         return Overlap(reservation=held, certain=True, files=tuple(common[:FILES_LISTED_MAX])) if common else None
     if scope.partitions and other.partitions:
         return _overlap_of_partitions(scope, held)

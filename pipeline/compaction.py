@@ -41,6 +41,7 @@ from firn.pipeline.dangling_deletes import remove_dangling_deletes
 from firn.pipeline.file_removal import remove_files
 from firn.pipeline.row_filter import parse_filter
 from firn.pipeline.spark_errors import SPARK_ERRORS, cause_of
+from firn.storage.locations import canonical
 from firn.storage.manifest_reader import StoredManifests
 
 COMMITS_MAX: Final = 10
@@ -261,9 +262,9 @@ class _Run:
 
     def _unreserved(self, groups: Sequence[FileGroup], overlaps: Sequence[Overlap]) -> Iterator[FileGroup]:
         """The groups that nobody else has said to be at work on: rewriting their files would spoil that work."""
-        held = {path: one for one in overlaps if one.certain for path in one.reservation.scope.files}
+        held = {canonical(path): one for one in overlaps if one.certain for path in one.reservation.scope.files}
         for group in groups:
-            overlap = next((held[path] for path in group.paths if path in held), None)
+            overlap = next((held[name] for name in map(canonical, group.paths) if name in held), None)
             if overlap is None:
                 yield group
             else:

@@ -8,6 +8,7 @@ reader would decode to a step upwards are refused.
 
 from __future__ import annotations
 
+import posixpath
 import re
 import unicodedata
 from functools import lru_cache
@@ -27,6 +28,9 @@ _SCHEME_ALIASES: Final = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs"
 _SEGMENT: Final = r"/[A-Za-z0-9_=,+@-][A-Za-z0-9_=,+@.-]*+"
 _PLAIN: Final = re.compile(rf"(?:(?:s3|gs|az|abfs|memory)://[a-z0-9][a-z0-9.-]*+)?(?:{_SEGMENT})++")
 """Locations of nothing but harmless characters in their one spelling: nearly all of them."""
+
+_CANONICAL: Final = re.compile(r"(?:(?:s3|gs|az|abfs|memory)://[a-z0-9][a-z0-9.-]*+)?+(?:/(?!\.{1,2}(?:/|\Z))[^/]++)++")
+"""Locations that `canonical` returns as they are: nearly all, whatever their characters."""
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _DECODE_ROUNDS: Final = 3  # %252e is %2e is a dot to a reader that decodes twice
@@ -73,6 +77,32 @@ def normalize(location: str, *, where: str = "location") -> str:
 def is_plain(location: str) -> bool:
     """Whether a location is its own `normalize`, as nearly all are; False may be said of others that are, too."""
     return len(location) <= LOCATION_BYTES_MAX and _PLAIN.fullmatch(location) is not None
+
+
+def canonical(location: str) -> str:
+    """Return the one spelling by which a file that has a name already is compared with others.
+
+    It is `normalize` for every location that `normalize` accepts. Foreign tables may store others: of these the scheme
+    and bucket get their one spelling, ``.`` and ``..`` in a local path are resolved, and nothing is refused. Files are
+    stored and read under the spelling that they came with.
+    """
+    if location[:1] == "/" and location[-1:] != "/" and "//" not in location and "/." not in location:
+        return location
+    return location if _CANONICAL.fullmatch(location) is not None else _canonical(location)
+
+
+@lru_cache(maxsize=10_000)
+def _canonical(location: str) -> str:
+    scheme = scheme_of(location)
+    if scheme == FILE_SCHEME:
+        try:
+            return posixpath.normpath(re.sub("^/+", "/", _path_of_file_uri(location, where="location")))
+        except InvalidInput:
+            return location
+    authority, slash, key = location.split(":", 1)[1].removeprefix("//").partition("/")
+    if scheme in OBJECT_SCHEMES and authority:
+        return f"{scheme}://{authority.lower()}{slash}{key}".rstrip("/")
+    return location
 
 
 def is_within(path: str, root: str) -> bool:

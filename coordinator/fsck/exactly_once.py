@@ -18,6 +18,7 @@ from firn.model.intent import OPERATIONS, Append, DeleteFiles, Replace
 from firn.model.journal import Checkpoint, Segment
 from firn.model.manifest import Status
 from firn.model.metadata import TableMetadata
+from firn.storage.locations import canonical
 
 MAKING_SNAPSHOTS: Final = frozenset({OPERATIONS[Append], OPERATIONS[DeleteFiles], OPERATIONS[Replace]})
 """Operations that always become a new snapshot. Others may be told of one that was there before: a table that is taken
@@ -175,16 +176,16 @@ def _files_added_once(current: TableMetadata, contents: Contents) -> Iterator[Fi
 
 
 def _changes(contents: Contents, snapshot_id: int) -> tuple[list[str], list[str]]:
-    """Paths that the snapshot itself added and removed."""
+    """The canonical names of the files that the snapshot itself added and removed."""
     added, removed = [], []
     for listed in contents.snapshots.get(snapshot_id, ()):
         if listed.manifest.added_snapshot_id != snapshot_id or listed.manifest.content != "data":
             continue
         for fact in listed.facts or ():
             if fact.snapshot_id == snapshot_id and fact.status is Status.ADDED:
-                added.append(fact.path)
+                added.append(canonical(fact.path))
             elif fact.snapshot_id == snapshot_id and fact.status is Status.DELETED:
-                removed.append(fact.path)
+                removed.append(canonical(fact.path))
     return added, removed
 
 

@@ -14,6 +14,7 @@ from firn.coordinator.tables.table_reader import TableReader
 from firn.model.intent import Intent, added_files
 from firn.model.metadata import TableMetadata
 from firn.model.snapshot import MAIN_BRANCH
+from firn.storage.locations import canonical
 
 FILES_SHOWN: Final = 3
 
@@ -42,15 +43,15 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_d
 def evidence_of(intent: Intent, *, metadata: TableMetadata, reader: TableReader) -> Evidence:
     """Look for traces of an intent. Raises what reading the table raises."""
     made = next((one for one in map(landed, metadata.snapshots) if one.intent_id == intent.intent_id), None)
-    wanted = {file.file_path for file in added_files(intent)}
+    wanted = {canonical(file.file_path) for file in added_files(intent)}
     live: dict[str, int | None] = {}
     ref = metadata.refs.get(getattr(intent, "branch", None) or MAIN_BRANCH)
     head = None if ref is None else metadata.snapshot_by_id(ref.snapshot_id)
     if wanted and head is not None:
         for manifest in reader.manifests(metadata, head):
             for entry in reader.entries(metadata, manifest):
-                if entry.is_live and entry.data_file.file_path in wanted:
-                    live[entry.data_file.file_path] = entry.snapshot_id
+                if entry.is_live and (name := canonical(entry.data_file.file_path)) in wanted:
+                    live[name] = entry.snapshot_id
     added_by = (metadata.snapshot_by_id(one) for one in dict.fromkeys(live.values()) if one is not None)
     return Evidence(
         snapshot=made,

@@ -35,6 +35,7 @@ from firn.model.operations.common import ContentFile
 from firn.model.outcome import Committed
 from firn.model.reservation import FILES_LISTED_MAX, Disturbance, Reservation, Scope
 from firn.storage.intent_streams import IntentStreams
+from firn.storage.locations import canonical
 
 QUEUE_MAX: Final = 1_000
 """Commits that wait to be looked at; the oldest go when there are more, and nobody is told of them."""
@@ -199,7 +200,7 @@ def touched(metadata: TableMetadata, scope: Scope, draft: DraftSnapshot) -> Touc
     if scope.is_whole:
         return Touched(f"{draft.snapshot.operation or 'a change'} on {draft.branch}")
     if scope.files:
-        return _files_touched(frozenset(scope.files), draft)
+        return _files_touched(frozenset(map(canonical, scope.files)), draft)
     if scope.partitions:
         return _partitions_touched(metadata, scope, draft)
     return _rows_touched(metadata, scope, draft)
@@ -218,9 +219,9 @@ def _files_touched(reserved: frozenset[str], draft: DraftSnapshot) -> Touched | 
     deleted_from: set[str] = set()
     for file, added in _changed(draft):
         target = referenced_data_file(file)
-        if file.content == "data" and not added and file.file_path in reserved:
+        if file.content == "data" and not added and canonical(file.file_path) in reserved:
             removed.add(file.file_path)
-        elif added and target is not None and target in reserved:
+        elif added and target is not None and canonical(target) in reserved:
             deleted_from.add(target)
     if removed:
         return Touched(

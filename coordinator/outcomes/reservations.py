@@ -27,6 +27,7 @@ from firn.model.reservation import (
     overlaps_of,
 )
 from firn.storage.intent_streams import Book, IntentStreams
+from firn.storage.locations import canonical
 
 LEASE_MS_MIN: Final = 1_000
 CHANGES_MAX: Final = 50
@@ -113,7 +114,7 @@ class Reservations:
         def change(board: Board) -> Changes:
             nonlocal begun
             others = [r for r in board.reservations if r.reservation_id != reservation.reservation_id]
-            overlaps = overlaps_of(reservation.scope, others)
+            overlaps = overlaps_of(reservation.scope, others, canonical=canonical)
             if not anyway and any(overlap.certain for overlap in overlaps):
                 begun = Begun(reservation=None, overlaps=overlaps)
                 return {}

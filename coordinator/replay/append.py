@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
-from firn.coordinator.replay import rules
 from firn.coordinator.replay.bound_together import bind_together
 from firn.coordinator.replay.decision import Applied, Decision, Refusal
 from firn.coordinator.replay.draft import MANIFEST_ENTRIES_MAX, DraftManifest
 from firn.coordinator.replay.file_change import FileChange, apply_change, follow_drafts
-from firn.coordinator.replay.files_rules import bind_added, require_not_live
+from firn.coordinator.replay.files_rules import bind_added, require_named_once, require_not_live
 from firn.coordinator.replay.merging import merge_small
 from firn.coordinator.replay.refusals import placed
 from firn.coordinator.replay.working import Working
 from firn.coordinator.replay.written_manifests import ReadManifest, read_written, require_all_added
-from firn.model.amounts import agreeing, plural
 from firn.model.datafile import DataFile
 from firn.model.intent import Append
 from firn.model.long_tuples import preceded
@@ -166,21 +163,10 @@ def bind_append(working: Working, intent: Append) -> Additions:
     else:
         added = Additions(files, manifests)
     every_file = added.every_file
-    require_once(every_file)
+    if manifests:
+        require_named_once([file.file_path for file in every_file], where="data-files and manifests")
     require_not_live(head, every_file)
     return added
-
-
-def require_once(files: Sequence[DataFile]) -> None:
-    """Refuse a file that several manifests list. Prevents: the same rows counted twice."""
-    if len({file.file_path for file in files}) == len(files):
-        return
-    counts = Counter(file.file_path for file in files)
-    twice = [path for path, count in counts.items() if count > 1]
-    if twice:
-        rules.DUPLICATE_FILE.refuse(
-            f"{plural(len(twice), 'file')} {agreeing(len(twice))} named twice, first {twice[0]}", files=twice
-        )
 
 
 def staged_append(working: Working, intent: Append) -> Applied:

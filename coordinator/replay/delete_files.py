@@ -5,6 +5,7 @@ from __future__ import annotations
 from firn.coordinator.replay.decision import Applied
 from firn.coordinator.replay.file_change import FileChange, apply_change
 from firn.coordinator.replay.files_rules import require_live
+from firn.coordinator.replay.live_entries import as_stored
 from firn.coordinator.replay.working import Working
 from firn.model.intent import DeleteFiles
 
@@ -17,4 +18,5 @@ def delete_files(working: Working, intent: DeleteFiles) -> Applied:
     """
     working.require(table_uuid=intent.table_uuid)
     require_live(working, intent.branch, intent.removed_data_files, base_snapshot_id=intent.base_snapshot_id)
-    return apply_change(working, intent, FileChange(removed_data=intent.removed_data_files))
+    removed = as_stored(working, intent.branch, intent.removed_data_files, where="removed-data-files")
+    return apply_change(working, intent, FileChange(removed_data=removed))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NoReturn
 
 from firn.coordinator.replay import rules
 from firn.coordinator.replay.files_rules import require_allowed
-from firn.coordinator.replay.live_deletes import DeleteKey, LiveDeletes, delete_key
+from firn.coordinator.replay.live_deletes import DeleteKey, LiveDeletes, delete_key, named_key
 from firn.coordinator.replay.working import Working
 from firn.model.amounts import agreeing, plural
 from firn.model.content_file import bind_content_file
@@ -17,6 +19,7 @@ from firn.model.intent import ContentFile
 from firn.model.metadata import TableMetadata
 from firn.model.operations.files import DeleteFileRef
 from firn.model.partitioning import PartitionSpec
+from firn.storage.locations import canonical
 
 
 def bind_deletes(working: Working, files: Sequence[ContentFile], *, where: str) -> list[DataFile]:
@@ -35,6 +38,10 @@ def bind_deletes(working: Working, files: Sequence[ContentFile], *, where: str) 
             bound.append(bind_content_file(file, working.metadata, where=here))
         except InvalidIntent as error:
             rules.RULES[error.rule].refuse(str(error), files=(file.file_path,))
+    keys = Counter(map(delete_key, bound))
+    twice = [file.file_path for file in bound if keys[delete_key(file)] > 1]
+    if twice:
+        rules.DUPLICATE_FILE.refuse(f"{where}: a delete file is named twice, as {twice[0]} and {twice[1]}", files=twice)
     return bound
 
 
@@ -109,8 +116,8 @@ def require_deletes_live(
 
     Prevents: a rewrite of deletes that takes deletes back which somebody added to them meanwhile.
     """
-    keys = {(file.file_path, file.content_offset) for file in named}
-    missing = sorted(path for path, offset in keys if (path, offset) not in index and (path, offset) not in superseded)
+    keys = {named_key(file): file.file_path for file in named}
+    missing = sorted(path for key, path in keys.items() if key not in index and key not in superseded)
     if missing:
         rules.MISSING_FILE.refuse(
             f"{len(missing):,} of {plural(len(keys), 'delete file')} {agreeing(len(missing))} not live any more, first "
@@ -122,18 +129,33 @@ def require_deletes_live(
 
 
 def require_same_partition(deletes: Iterable[DataFile], data: Iterable[DataFile]) -> None:
-    """Refuse deletes that name a data file of another partition. Prevents: a data file that no reader will open."""
-    by_path = {file.file_path: file for file in data}
+    """Refuse deletes that name a data file of another partition, or in another spelling than the table has it in.
+
+    Prevents: a data file that no reader will open; deletes that readers, who compare names as text, do not apply.
+    """
+    by_name = {canonical(file.file_path): file for file in data}
     for delete in deletes:
-        file = by_path.get(referenced_data_file(delete) or "")
+        named = referenced_data_file(delete)
+        file = None if named is None else by_name.get(canonical(named))
         if file is None:
             continue
+        if named != file.file_path:
+            refuse_spelling(delete, named or "", stored=file.file_path)
         if partition_key(delete.spec_id, delete.partition) != partition_key(file.spec_id, file.partition):
             rules.INVALID_PARTITION.refuse(
                 f"{delete.file_path} is of spec {delete.spec_id}, partition {delete.partition}, the data file that it "
                 f"names, {file.file_path}, of spec {file.spec_id}, partition {file.partition}",
                 files=(delete.file_path, file.file_path),
             )
+
+
+def refuse_spelling(delete: DataFile, named: str, *, stored: str) -> NoReturn:
+    """Refuse deletes because they name a data file in another spelling than the table has it in."""
+    rules.INVALID_DELETE_FILE.refuse(
+        f"{delete.file_path} is for {named}, which the table has as {stored}: readers compare these names as text and "
+        f"would not apply it. Write it for {stored}",
+        files=(delete.file_path, stored),
+    )
 
 
 def may_apply(delete: DataFile, data: DataFile) -> bool:

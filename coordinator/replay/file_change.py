@@ -24,6 +24,7 @@ from firn.model.datafile import DataFile
 from firn.model.intent import FileOperation
 from firn.model.manifest import ManifestContent, ManifestEntry, Status
 from firn.model.snapshot import Operation
+from firn.storage.locations import canonical
 from firn.storage.manifest_merge import rewrite_without
 from firn.storage.spliced_entries import SplicedEntries
 
@@ -162,7 +163,7 @@ def properties_of(intent: FileOperation) -> dict[str, str]:
 
 def _without_data(working: Working, branch: str, paths: frozenset[str], *, snapshot_id: int) -> _Rewritten:
     head, wanted = working.head(branch), manifests_of(working, branch, paths)
-    return _rewrite(working, head, wanted, content="data", key=lambda file: file.file_path, snapshot_id=snapshot_id)
+    return _rewrite(working, head, wanted, content="data", key=_name_of, snapshot_id=snapshot_id)
 
 
 def _without_deletes(working: Working, branch: str, keys: Collection[DeleteKey], *, snapshot_id: int) -> _Rewritten:
@@ -196,7 +197,13 @@ def _rewrite(
         if keys is None:
             manifests.append(reference)
             continue
-        splice = spliced(working, head, reference, keys, snapshot_id=snapshot_id) if content == "data" else None
+        splice = None
+        if content == "data":
+            listed = set(map(canonical, keys))
+            # A file that is listed twice may be so in two spellings, of which the stored bytes would show one.
+            if listed.isdisjoint(head.doubles):
+                splice = spliced(working, head, reference, keys, snapshot_id=snapshot_id)
+            keys = listed
         if splice is not None:
             entries: tuple[ManifestEntry, ...] | SplicedEntries = splice.entries
             removed += splice.removed
@@ -219,6 +226,10 @@ def _rewrite(
             names[location_of(reference)] = draft.location
     assert len(drafts) == len(wanted), "the index names a manifest that the head does not have"
     return _Rewritten(tuple(manifests), tuple(drafts), tuple(removed), names)
+
+
+def _name_of(file: DataFile) -> str:
+    return canonical(file.file_path)
 
 
 def _is_among(keys: Collection[Any], key: Callable[[DataFile], Any]) -> Callable[[DataFile], bool]:

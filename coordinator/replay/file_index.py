@@ -33,13 +33,18 @@ _SHORT_FILES_MAX: Final = 4_000_000
 
 
 class FileIndex:
-    """Locations of files → location of a manifest; files of manifests that are merged need not be touched.
+    """Canonical locations of files → location of a manifest; files of manifests that are merged need not be touched.
+
+    `has_aliases` is set by the owner where a manifest may have a file in another spelling (`firn.storage.locations`).
 
     A manifest has a number; that of one that was merged has the other's as its parent. Names are known of those that
     were not, and how many files they have: with its last file a manifest is forgotten.
     """
 
-    __slots__ = ("_count", "_counts", "_hashes", "_names", "_numbers", "_numbers_max", "_parents", "_places", "_shift")
+    __slots__ = (
+        "_count", "_counts", "_hashes", "_names", "_numbers", "_numbers_max", "_parents", "_places", "_shift",
+        "has_aliases",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self._shift = _HASH_BITS
@@ -51,6 +56,7 @@ class FileIndex:
         self._numbers: dict[str, int] = {}
         self._names: dict[int, str] = {}
         self._numbers_max = _SHORT_NUMBERS
+        self.has_aliases = False
 
     def __len__(self) -> int:
         return self._count
@@ -69,6 +75,7 @@ class FileIndex:
         other._parents = self._parents[:]
         other._numbers, other._names, other._counts = dict(self._numbers), dict(self._names), dict(self._counts)
         other._numbers_max = self._numbers_max
+        other.has_aliases = self.has_aliases
         return other
 
     def get(self, location: str) -> str | None:

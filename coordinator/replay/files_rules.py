@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from firn.coordinator.replay import rules
@@ -15,7 +16,7 @@ from firn.model.errors import InvalidInput, InvalidIntent
 from firn.model.intent import ContentFile
 from firn.model.metadata import TableMetadata
 from firn.storage.encoded_metrics import with_metrics
-from firn.storage.locations import folder_of, is_plain, normalize
+from firn.storage.locations import canonical, folder_of, is_plain, normalize
 from firn.storage.wire_metrics import EncodedFile, encode_wire_metrics, in_plain_form
 
 WRITE_DATA_PATH = "write.data.path"
@@ -47,6 +48,7 @@ def bind_added(
             bound.append(bind(file, metadata, here))
         except InvalidIntent as error:
             rules.RULES[error.rule].refuse(str(error), files=(file.file_path,))
+    require_named_once([file.file_path for file in files], where=where)
     return bound
 
 
@@ -101,6 +103,19 @@ def is_plainly_within(root: str, locations: Iterable[str]) -> bool:
     """Whether all are spelled in their one way and inside `root`; others may be too: `require_allowed` looks closer."""
     folder = folder_of(root)
     return all(location.startswith(folder) and is_plain(location) for location in locations)
+
+
+def require_named_once(locations: Sequence[str], *, where: str) -> None:
+    """Refuse a file that is named twice, whatever the spelling. Prevents: the same rows counted twice."""
+    names = list(map(canonical, locations))
+    if len(set(names)) == len(names):
+        return
+    counts = Counter(names)
+    twice = [location for location, name in zip(locations, names, strict=True) if counts[name] > 1]
+    files = sum(count > 1 for count in counts.values())
+    rules.DUPLICATE_FILE.refuse(
+        f"{where}: {plural(files, 'file')} {agreeing(files)} named twice, first {twice[0]} and {twice[1]}", files=twice
+    )
 
 
 def require_not_live(head: Head, files: Sequence[DataFile]) -> None:

@@ -15,8 +15,8 @@ from firn.storage.listed_manifests import ListedManifests
 class Head:
     """What a branch points at: manifests in list order, its live data files, and once asked for its live deletes.
 
-    `doubles` are data files that other writers have listed in several manifests, of which `live` names one; some may be
-    gone.
+    `doubles` are the canonical names of data files that other writers have listed several times, of which `live` names
+    one manifest; some may be gone.
     """
 
     __slots__ = (

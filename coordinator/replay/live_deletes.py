@@ -13,9 +13,11 @@ import msgspec
 from firn.model.datafile import DataFile
 from firn.model.delete_index import partition_key, referenced_data_file
 from firn.model.manifest import ManifestEntry
+from firn.model.operations.files import DeleteFileRef
+from firn.storage.locations import canonical
 
 DeleteKey = tuple[str, int | None]
-"""What tells a delete file from others: its location, and for a deletion vector its offset there."""
+"""What tells a delete file from others: its canonical location, and for a deletion vector its offset there."""
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -23,7 +25,12 @@ V = TypeVar("V")
 
 def delete_key(file: DataFile) -> DeleteKey:
     """The identity of a delete file."""
-    return file.file_path, file.content_offset if file.is_deletion_vector else None
+    return canonical(file.file_path), file.content_offset if file.is_deletion_vector else None
+
+
+def named_key(file: DeleteFileRef) -> DeleteKey:
+    """The identity of a delete file that an intent names."""
+    return canonical(file.file_path), file.content_offset
 
 
 class LiveDelete(msgspec.Struct, frozen=True):

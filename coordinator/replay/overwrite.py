@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from firn.coordinator.replay import rules
 from firn.coordinator.replay.conflicts import (
     WindowDeletes,
@@ -18,7 +20,7 @@ from firn.coordinator.replay.file_change import FileChange, apply_change
 from firn.coordinator.replay.file_filter import FileFilter
 from firn.coordinator.replay.files_rules import bind_added, require_live, require_not_live
 from firn.coordinator.replay.live_deletes import DeleteKey
-from firn.coordinator.replay.live_entries import entries_of
+from firn.coordinator.replay.live_entries import as_stored, entries_of
 from firn.coordinator.replay.row_ids import require_known_row_ids
 from firn.coordinator.replay.window import window
 from firn.coordinator.replay.working import Working
@@ -35,6 +37,10 @@ def overwrite(working: Working, intent: Overwrite) -> Applied:
     covers = None if intent.row_filter is None else _filter(working, intent, of_rows=True)
     added = bind_added(working, intent.data_files, where="data-files")
     require_live(working, intent.branch, intent.removed_data_files, base_snapshot_id=base)
+    intent = msgspec.structs.replace(
+        intent,
+        removed_data_files=as_stored(working, intent.branch, intent.removed_data_files, where="removed-data-files"),
+    )
     require_not_live(head, added)
     if intent.validate == "all":
         since = window(working, intent.branch, base_snapshot_id=base)

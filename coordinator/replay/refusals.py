@@ -26,6 +26,7 @@ from firn.model.operations.upkeep import UpdateProperties
 from firn.model.operations.views import UpdateViewProperties
 from firn.model.planned_on import base_of, ref_of
 from firn.model.snapshot import MAIN_BRANCH
+from firn.storage.locations import canonical
 
 _REF_GONE: Final = frozenset({"unknown-ref", "unknown-branch"})
 _REF_TAKEN: Final = frozenset({"ref-exists", "not-a-branch"})
@@ -84,7 +85,8 @@ def _removed_files(working: Working, snapshot_id: int | None, listed: set[str]) 
     if winner is None:
         return []
     gone = (entry.data_file for _, entry in removed_data(working, [winner]))
-    return [file for file in gone if file.file_path in listed]
+    names = set(map(canonical, listed))
+    return [file for file in gone if canonical(file.file_path) in names]
 
 
 def _own_files(working: Working, intent: Intent, listed: set[str]) -> list[DataFile]:

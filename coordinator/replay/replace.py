@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+import msgspec
+
 from firn.coordinator.replay import rules
 from firn.coordinator.replay.conflicts import WindowDeletes, refuse_new_deletes
 from firn.coordinator.replay.decision import Applied
@@ -18,7 +20,7 @@ from firn.coordinator.replay.equality_reach import require_same_reach
 from firn.coordinator.replay.file_change import FileChange, apply_change
 from firn.coordinator.replay.files_rules import bind_added, require_live, require_not_live
 from firn.coordinator.replay.live_deletes import DeleteKey, LiveDeletes, delete_key
-from firn.coordinator.replay.live_entries import entries_of
+from firn.coordinator.replay.live_entries import as_stored, entries_of
 from firn.coordinator.replay.lost_deletes import (
     require_no_lost_deletes,
     require_no_wider_deletes,
@@ -43,6 +45,10 @@ def replace(working: Working, intent: Replace) -> Applied:
     added = bind_added(working, intent.data_files, where="data-files")
     added_deletes = bind_deletes(working, intent.delete_files, where="delete-files")
     require_live(working, intent.branch, intent.removed_data_files, base_snapshot_id=base)
+    intent = msgspec.structs.replace(
+        intent,
+        removed_data_files=as_stored(working, intent.branch, intent.removed_data_files, where="removed-data-files"),
+    )
     removed_deletes = require_deletes_live(index, intent.removed_delete_files, base=base)
     require_not_live(head, added)
     require_deletes_not_live(index, added_deletes)

@@ -18,6 +18,7 @@ from firn.model.datafile import DataFile
 from firn.model.delete_index import partition_key
 from firn.model.intent import RewriteManifests
 from firn.model.manifest import ManifestEntry, ManifestFile, Status
+from firn.storage.locations import canonical
 
 
 def rewrite_manifests(working: Working, intent: RewriteManifests) -> Applied:
@@ -63,15 +64,15 @@ def _require_listed(intent: RewriteManifests, manifests: Sequence[ManifestRef]) 
 
     Prevents: a rewrite that takes back what came to the table, or brings back what went, after it read the list.
     """
-    by_location = {location_of(manifest): manifest for manifest in manifests}
-    missing = [path for path in intent.removed_manifests if path not in by_location]
+    by_name = {canonical(location_of(manifest)): manifest for manifest in manifests}
+    missing = [path for path in intent.removed_manifests if canonical(path) not in by_name]
     if missing:
         rules.MISSING_MANIFEST.refuse(
             f"{len(missing):,} of {plural(len(intent.removed_manifests), 'manifest')} {agreeing(len(missing))} not in "
             f"the list of {intent.branch!r} (any more), first {missing[0]}",
             files=missing,
         )
-    return [by_location[path] for path in dict.fromkeys(intent.removed_manifests)]
+    return [by_name[name] for name in dict.fromkeys(map(canonical, intent.removed_manifests))]
 
 
 def require_same_files(before: Sequence[ManifestEntry], manifests: Sequence[ReadManifest]) -> None:

@@ -17,6 +17,7 @@ from firn.coordinator.replay.decision import Applied
 from firn.coordinator.replay.delete_rules import (
     bind_deletes,
     may_apply,
+    refuse_spelling,
     require_columns,
     require_deletes_live,
     require_deletes_not_live,
@@ -26,7 +27,7 @@ from firn.coordinator.replay.deleted_positions import DeletedPositions
 from firn.coordinator.replay.file_change import FileChange, apply_change
 from firn.coordinator.replay.file_filter import FileFilter
 from firn.coordinator.replay.files_rules import bind_added, require_live, require_not_live
-from firn.coordinator.replay.live_entries import entries_of
+from firn.coordinator.replay.live_entries import as_stored, entries_of
 from firn.coordinator.replay.lost_deletes import require_no_lost_deletes
 from firn.coordinator.replay.row_conflicts import require_rows_untouched
 from firn.coordinator.replay.row_ids import require_known_row_ids
@@ -38,6 +39,7 @@ from firn.model.delete_index import partition_key, referenced_data_file
 from firn.model.intent import RowDelta
 from firn.model.manifest import ManifestEntry
 from firn.model.snapshot import Snapshot
+from firn.storage.locations import canonical
 
 
 class _Bound(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,6 +68,10 @@ def row_delta(working: Working, intent: RowDelta) -> Applied:
     """
     working.require(table_uuid=intent.table_uuid)
     head, index = working.head(intent.branch), working.deletes(intent.branch)
+    intent = msgspec.structs.replace(
+        intent,
+        removed_data_files=as_stored(working, intent.branch, intent.removed_data_files, where="removed-data-files"),
+    )
     bound = _bind(working, intent)
     since, base = _window(working, intent, bound)
     require_live(working, intent.branch, intent.removed_data_files, base_snapshot_id=base)
@@ -74,7 +80,7 @@ def row_delta(working: Working, intent: RowDelta) -> Applied:
     came, positions = WindowDeletes(working, since), DeletedPositions(working)
     bound = _with_named(working, intent.branch, bound, came, since, positions=positions)
     gone = _gone(working, intent, bound, since, base=base)
-    deletes = [file for file in bound.deletes if referenced_data_file(file) not in gone]
+    deletes = [file for file in bound.deletes if canonical(referenced_data_file(file) or "") not in gone]
     referenced = entries_of(working, intent.branch, bound.references)
     require_same_partition(deletes, [*bound.data, *(entry.data_file for entry in referenced)])
     if since:
@@ -101,9 +107,10 @@ def _bind(working: Working, intent: RowDelta) -> _Bound:
     data = bind_added(working, intent.data_files, where="data-files")
     deletes = bind_deletes(working, intent.delete_files, where="delete-files")
     require_columns(working.metadata, deletes)
-    own = {file.file_path for file in data}
+    own = {canonical(file.file_path) for file in data}
     named = [path for file in deletes if (path := referenced_data_file(file)) is not None]
-    references = dict.fromkeys(path for path in (*intent.referenced_data_files, *named) if path not in own)
+    others = {name: path for path in (*intent.referenced_data_files, *named) if (name := canonical(path)) not in own}
+    references = as_stored(working, intent.branch, tuple(others.values()), where="referenced-data-files")
     both = [path for path in intent.removed_data_files if path in references]
     if both:
         rules.INVALID_DELETE_FILE.refuse(f"{both[0]} is removed, and given deletes", files=both)
@@ -145,14 +152,22 @@ def _with_named(
     left = {partition_key(e.data_file.spec_id, e.data_file.partition) for _, e in removed_data(working, newer)}
     met = [file for file in wide if partition_key(file.spec_id, file.partition) in left or came.may_reach(file)]
     own = {file.file_path for file in bound.data}
-    names = [path for file in met for path in positions.named_by_own(file) if path not in own]
+    names = []
+    for file in met:
+        paths = [path for path in positions.named_by_own(file) if path not in own]
+        for path, stored in zip(paths, as_stored(working, branch, paths, where=file.file_path), strict=True):
+            if path != stored:
+                refuse_spelling(file, path, stored=stored)
+        names += paths
     return msgspec.structs.replace(bound, references=list(dict.fromkeys((*bound.references, *names))))
 
 
 def _gone(
     working: Working, intent: RowDelta, bound: _Bound, since: Sequence[Snapshot], *, base: int | None
 ) -> frozenset[str]:
-    """Referenced data files that a delete has removed whole, where the intent allows for that; refuses other missing.
+    """Return the canonical names of referenced data files that a delete has removed, if the intent allows for that.
+
+    Refuses other missing ones.
 
     Prevents: deletes of rows that a compaction has moved to another file, where they live on.
     """
@@ -160,11 +175,12 @@ def _gone(
     missing = [path for path in bound.references if path not in live]
     if not missing:
         return frozenset()
-    removers = {entry.data_file.file_path: snapshot for snapshot, entry in removed_data(working, since)}
-    deleted = [path for path in missing if path in removers and removers[path].operation == "delete"]
-    if not intent.referenced_may_be_deleted or len(deleted) < len(missing):
+    removers = {canonical(entry.data_file.file_path): snapshot for snapshot, entry in removed_data(working, since)}
+    names = frozenset(map(canonical, missing))
+    deleted = [name for name in names if name in removers and removers[name].operation == "delete"]
+    if not intent.referenced_may_be_deleted or len(deleted) < len(names):
         require_live(working, intent.branch, missing, base_snapshot_id=base)
-    return frozenset(missing)
+    return names
 
 
 def _require_no_conflict(

@@ -13,7 +13,7 @@ import msgspec
 
 from firn.coordinator.replay.deleted_positions import NOTHING, DeletedPositions
 from firn.coordinator.replay.files_rules import WRITE_DATA_PATH
-from firn.coordinator.replay.live_deletes import DeleteKey, delete_key
+from firn.coordinator.replay.live_deletes import DeleteKey, delete_key, named_key
 from firn.coordinator.replay.row_conflicts import position_deletes_at
 from firn.coordinator.replay.working import Working
 from firn.model.datafile import DataFile
@@ -44,7 +44,7 @@ def plan_vectors(
     not look at them any more. Prevents: two vectors on one data file, which no reader accepts, and deleted rows coming
     back.
     """
-    named = {(file.file_path, file.content_offset) for file in intent.removed_delete_files}
+    named = set(map(named_key, intent.removed_delete_files))
     of_file: dict[str, list[DataFile]] = {}
     for vector in vectors:
         of_file.setdefault(vector.referenced_data_file or "", []).append(vector)
@@ -77,7 +77,7 @@ def superseded_deletes(working: Working, intent: RowDelta, data_files: Collectio
     stay beside the intent's own.
     """
     index = working.deletes(intent.branch)
-    named = {(file.file_path, file.content_offset) for file in intent.removed_delete_files}
+    named = set(map(named_key, intent.removed_delete_files))
     base = intent.base_snapshot_id
     if isinstance(base, msgspec.UnsetType) or all(key in index for key in named):
         return frozenset()

@@ -11,6 +11,7 @@ from firn.coordinator.replay.draft import ManifestRef
 from firn.coordinator.replay.working import Working
 from firn.model.manifest import ManifestContent, ManifestEntry, ManifestFile, Status
 from firn.model.snapshot import Snapshot
+from firn.storage.locations import canonical
 
 REMOVERS_READ_MAX: Final = 100
 """Removing snapshots looked at to name the winner of a conflict when the intent has no base: a courtesy, bounded."""
@@ -133,7 +134,7 @@ def added_deletes(working: Working, since: Sequence[Snapshot]) -> Iterator[tuple
 
 def remover_of(working: Working, branch: str, locations: set[str], *, since: int | None) -> Snapshot | None:
     """The newest snapshot that removed one of the files, if it can be found between the head and `since`."""
-    looked_at = 0
+    looked_at, names = 0, set(map(canonical, locations))
     for snapshot in lineage(working, branch):
         if snapshot.snapshot_id == since or looked_at >= REMOVERS_READ_MAX:
             return None
@@ -141,6 +142,6 @@ def remover_of(working: Working, branch: str, locations: set[str], *, since: int
             continue
         looked_at += 1
         for entry in _entries(working, snapshot, content="data", status=Status.DELETED):
-            if entry.data_file.file_path in locations:
+            if canonical(entry.data_file.file_path) in names:
                 return snapshot
     return None

@@ -7,6 +7,7 @@ drops it.
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import compress
 from typing import Final, Literal, NoReturn
@@ -37,6 +38,7 @@ from firn.model.snapshot_summary import SummaryBuilder
 from firn.model.table_properties import SUMMARY_PARTITION_LIMIT
 from firn.model.view import ViewMetadata
 from firn.storage.encoded_metrics import with_metrics
+from firn.storage.locations import canonical
 from firn.storage.manifest_lists import assign_first_row_ids, right_totals
 
 Catalog = Literal["metastore", "file-system"]
@@ -179,7 +181,8 @@ class Working:
                 for manifest in draft.manifests:
                     if manifest.content == "data":
                         live_here = [e.data_file.file_path for e in self.entries(manifest) if e.is_live]
-                        doubles.update(path for path in live_here if path in live)
+                        counts = Counter(map(canonical, live_here))
+                        doubles.update(name for name, count in counts.items() if count > 1 or name in live)
                         live.put_all(live_here, manifest=location_of(manifest))
                 head = Head(snapshot_id=snapshot_id, manifests=draft.manifests, live=live, doubles=frozenset(doubles))
                 head.base_snapshot_id = None  # it stands on nothing that is stored

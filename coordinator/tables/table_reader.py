@@ -6,6 +6,7 @@ Synchronous, for worker threads. One reader serves all lanes of a daemon; a lock
 from __future__ import annotations
 
 import importlib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
@@ -32,6 +33,7 @@ from firn.model.snapshot import Snapshot
 from firn.model.view import ViewMetadata
 from firn.storage.content_digests import digest_of_bytes, is_digest_of
 from firn.storage.files import FileStore
+from firn.storage.locations import canonical
 from firn.storage.manifest_lists import check_totals
 from firn.storage.manifest_paths import live_paths
 from firn.storage.manifest_pieces import Layout, Piece, layout_of, read_pieces
@@ -214,7 +216,9 @@ class TableReader:
         places = {manifest.manifest_path: place for place, manifest in enumerate(wanted)}
         files = sum(manifest.live_files_count or 0 for manifest in basis.unread)
         for manifest, paths in listed_paths(self._reads.ahead(basis.unread), files=files):
-            live.put_all(paths, manifest.manifest_path, order=places)
+            names = list(map(canonical, paths))
+            live.has_aliases = live.has_aliases or names != paths
+            live.put_all(names, manifest.manifest_path, order=places)
         live.keep_only(places)
         doubles = frozenset(self._doubles(wanted, live))
         head = Head(snapshot_id=snapshot_id, manifests=manifests, live=LiveFiles(live), doubles=doubles)
@@ -222,11 +226,16 @@ class TableReader:
         return head
 
     def _doubles(self, wanted: Sequence[ManifestFile], live: FileIndex) -> Iterator[str]:
-        """Files that stand in other manifests, too, than the index says: those have more files than it knows of."""
+        """Files that are listed more than once, by their canonical names.
+
+        A manifest with such a file has more live files than the index knows of.
+        """
         for manifest in wanted:
             if live.count_of(manifest.manifest_path) != manifest.live_files_count:
-                paths = live_paths(self._read(manifest), manifest=manifest)
-                yield from (path for path in paths if live.get(path) != manifest.manifest_path)
+                names = Counter(map(canonical, live_paths(self._read(manifest), manifest=manifest)))
+                yield from (
+                    name for name, count in names.items() if count > 1 or live.get(name) != manifest.manifest_path
+                )
 
     def _read(self, manifest: ManifestFile) -> bytes:
         return self._files.read(manifest.manifest_path, bytes_max=self._limits.manifest_bytes_max)

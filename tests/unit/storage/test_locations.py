@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from firn.model.errors import InvalidInput
 from firn.storage import locations
-from firn.storage.locations import LOCATION_BYTES_MAX, is_within, join, normalize, overlap, scheme_of
+from firn.storage.locations import LOCATION_BYTES_MAX, canonical, is_within, join, normalize, overlap, scheme_of
 
 
 @pytest.mark.parametrize(
@@ -161,3 +161,39 @@ def _normal_or_refused(location):
         return normalize(location)
     except InvalidInput as error:
         return str(error)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# One file, one name
+
+_SEGMENTS = st.lists(st.sampled_from(["a", "B", ".", "..", ".hidden", "a..b", "p=a%2Fb", "é", ""]), max_size=5)
+_STARTS = st.sampled_from(["/", "//", "file:/", "file:///", "FILE://localhost/", "s3://b/", "s3a://B/", "S3N://b/"])
+
+
+@given(_STARTS, _SEGMENTS, st.sampled_from(["", "/"]))
+def test_the_canonical_name_is_the_normal_form_where_there_is_one(start: str, segments: list[str], end: str) -> None:
+    location = start + "/".join(segments) + end
+    try:
+        normal = normalize(location)
+    except InvalidInput:
+        normal = None
+    name = canonical(location)
+    assert normal in {name, None}
+    assert canonical(name) == name
+
+
+@pytest.mark.parametrize(
+    ("stored", "name"),
+    [
+        ("/wh/t/./a.parquet", "/wh/t/a.parquet"),
+        ("file:/wh/u/../t/a.parquet", "/wh/t/a.parquet"),
+        ("s3a://B//k", "s3://b//k"),
+        ("hdfs://host/wh/t", "hdfs://host/wh/t"),
+        ("file://other/wh/t", "file://other/wh/t"),
+        ("relative/a.parquet", "relative/a.parquet"),
+        ("", ""),
+        ("/wh/\n", "/wh/\n"),
+    ],
+)
+def test_what_foreign_tables_store_has_a_name_too(stored: str, name: str) -> None:
+    assert canonical(stored) == name

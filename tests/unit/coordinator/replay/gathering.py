@@ -11,7 +11,7 @@ from firn.model.intent import Intent
 from firn.model.limits import Limits
 from firn.model.outcome import Outcome
 from firn.storage.memory_files import MemoryFiles
-from tests.unit.coordinator.workbench import TABLE, Workbench, append
+from tests.unit.coordinator.workbench import TABLE, WAREHOUSE, Workbench, append
 
 HELD_S = 10.0
 
@@ -34,9 +34,9 @@ class GatedFiles(MemoryFiles):
 class Gathering(Workbench):
     """A workbench that can hold a lane up until intents have gathered."""
 
-    def __init__(self, *, limits: Limits | None = None) -> None:
+    def __init__(self, *, limits: Limits | None = None, warehouse: str = WAREHOUSE) -> None:
         self.gated = GatedFiles()
-        super().__init__(files=self.gated, limits=limits)
+        super().__init__(files=self.gated, limits=limits, warehouse=warehouse)
 
     async def gathered(self, daemon: Daemon, *intents: Intent, blocker: str = "blocker") -> list[Outcome]:
         """The outcomes of intents that were all queued before the first of them was taken up."""
