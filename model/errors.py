@@ -5,6 +5,7 @@ FirnError
 │   ├── InvalidMetadata   table or view metadata breaks the specification (names the field)
 │   ├── InvalidSchema     a schema or a schema change is not allowed
 │   ├── InvalidIntent     an intent breaks the wire format or a limit at the door
+│   ├── TooLarge          reading it would take more memory or time than a limit allows
 │   └── Unsupported       valid Iceberg (or a future one) that this version does not implement
 ├── CorruptFile           a stored file is not what its reference says it is: restore it; never guess around it
 ├── NotFound              a table, view, snapshot, ref or file that does not exist
@@ -55,6 +56,10 @@ class InvalidIntent(InvalidInput):
     def __init__(self, message: str, *, rule: str, where: str | None = None, hint: str | None = None) -> None:
         self.rule = rule
         super().__init__(message, where=where, hint=hint)
+
+
+class TooLarge(InvalidInput):
+    """More bytes, values or levels than a limit allows, noticed before they are decoded."""
 
 
 class Unsupported(InvalidInput):

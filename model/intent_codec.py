@@ -16,7 +16,8 @@ import msgspec
 
 from firn.model import strict_json
 from firn.model.amounts import plural
-from firn.model.errors import InvalidInput, InvalidIntent
+from firn.model.definition_limits import check_definition
+from firn.model.errors import InvalidInput, InvalidIntent, TooLarge
 from firn.model.identifiers import check_table_name, intent_id_ms, is_intent_id
 from firn.model.intent import (
     REPLY_STREAM_PREFIX,
@@ -98,13 +99,20 @@ def decode_intent(payload: bytes, *, limits: Limits, reply_prefix: str = REPLY_S
             rule="intent-too-large",
             hint="split the files over several intents",
         )
+    try:
+        strict_json.check_values(payload, where="intent", values_max=limits.intent_values_max)
+    except TooLarge as error:
+        raise InvalidIntent(
+            error.message, rule="intent-too-large", where=error.where, hint="split it over several intents"
+        ) from error
     own = decode_own_append(payload, limits=limits, reply_prefix=reply_prefix)
     if own is not None:
         return own
     try:
         obj = strict_json.loads(
-            payload, where="intent", bytes_max=limits.intent_bytes_max, depth_max=limits.json_depth_max
-        )
+            payload, where="intent", bytes_max=limits.intent_bytes_max, values_max=limits.intent_values_max,
+            depth_max=limits.json_depth_max,
+        )  # fmt: skip
     except InvalidInput as error:
         raise InvalidIntent(str(error), rule="malformed-json", hint="send one JSON object in UTF-8") from error
     try:
@@ -301,6 +309,8 @@ def _check_sizes(intent: Operation, limits: Limits) -> None:
             )
     if isinstance(intent, _WITH_FILES):
         _check_files(intent, limits)
+    if not isinstance(intent, FileOperation):
+        check_definition(intent, limits=limits)
 
 
 def _check_files(intent: FileOperation | CreateOrReplaceTable, limits: Limits) -> None:

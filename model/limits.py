@@ -44,8 +44,19 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Tables of one transaction, those that are to be unchanged too: all of them are locked at once."""
     rejection_files_max: int = 100
     """File names listed in one rejection; `files-count` says how many there were."""
-    metadata_bytes_max: int = 512 * 1024 * 1024
-    """Size of a metadata file, decompressed, that is read."""
+    metadata_bytes_max: int = 128 * 1024 * 1024
+    """Size of a metadata file, decompressed, that is read: ten times as much as 10 000 snapshots take."""
+    json_values_max: int = 1_500_000
+    """Values in one table's or view's metadata: twice as many as 10 000 snapshots and 100 schemas of 1 000 columns
+    have. More are refused before any is decoded."""
+    intent_values_max: int = 4_000_000
+    """JSON values in one intent; more are refused before any is decoded."""
+    columns_max: int = 10_000
+    """Columns of one schema, nested ones included, that a table or view may be given."""
+    properties_max: int = 10_000
+    """Properties that a table or view may be given."""
+    layout_fields_max: int = 1_000
+    """Fields that a partition spec or a sort order may be given."""
     manifest_list_bytes_max: int = 256 * 1024 * 1024
     """Size of a manifest list that is read."""
     manifest_bytes_max: int = 256 * 1024 * 1024

@@ -11,13 +11,28 @@ import math
 import re
 from typing import Any, Final, NoReturn
 
-from firn.model.errors import InvalidInput
+from firn.model.errors import InvalidInput, TooLarge
 
 JSON_DEPTH_MAX: Final = 64
 """Levels of arrays and objects accepted by default."""
 
 JSON_BYTES_MAX: Final = 64 * 1024 * 1024
 """Bytes of encoded JSON accepted by default."""
+
+JSON_VALUES_MAX: Final = 1_500_000
+"""Values in one JSON text accepted by default, of which decoding takes less than a second and some 300 MB, however they
+are arranged."""
+
+LONG_DIGITS_MAX: Final = 10_000
+"""Runs of nineteen digits that are looked at one by one. With more of them each number is checked as it is parsed."""
+
+TOKENS_PER_VALUE: Final = 4
+"""A name, a string, a comma or opening bracket, and a closing bracket."""
+
+_TOKENS: Final = re.compile(rb'"[^"]*+"?|[\[\]{},]')
+_QUOTE: Final = ord('"')
+_COMMA: Final = ord(",")
+_CLOSING: Final = frozenset(b"]}")
 
 _INTEGER_MAX: Final = 2**64 - 1
 _INTEGER_MIN: Final = -(2**63)
@@ -32,16 +47,24 @@ class _Refused(ValueError):
     """Why a value is refused, raised from inside the standard parser's hooks."""
 
 
-def loads(data: bytes | str, *, where: str, bytes_max: int = JSON_BYTES_MAX, depth_max: int = JSON_DEPTH_MAX) -> Any:
+def loads(
+    data: bytes | str,
+    *,
+    where: str,
+    bytes_max: int = JSON_BYTES_MAX,
+    values_max: int = JSON_VALUES_MAX,
+    depth_max: int = JSON_DEPTH_MAX,
+) -> Any:
     """The value of a UTF-8 JSON text; objects become dicts in the text's order.
 
-    Refuses more than `bytes_max` bytes or `depth_max` levels, duplicate keys, NaN, infinities (``1e999`` too), integers
-    beyond 64 bits, lone surrogates, a byte order mark, control characters in strings and anything after the value.
-    Raises InvalidInput naming `where` and the position.
+    Refuses duplicate keys, NaN, infinities (``1e999`` too), integers beyond 64 bits, lone surrogates, a byte order
+    mark, control characters in strings and anything after the value. Raises InvalidInput naming `where` and the
+    position, and TooLarge for more than `bytes_max` bytes, `values_max` values or `depth_max` levels.
     """
     encoded = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
     if len(encoded) > bytes_max:
-        raise InvalidInput(f"{len(encoded)} bytes of JSON, the limit is {bytes_max} bytes", where=where)
+        raise TooLarge(f"{len(encoded)} bytes of JSON, the limit is {bytes_max} bytes", where=where)
+    check_values(encoded, where=where, values_max=values_max)
     try:
         text = encoded.decode("utf-8")
     except UnicodeDecodeError as exc:
@@ -58,12 +81,48 @@ def loads(data: bytes | str, *, where: str, bytes_max: int = JSON_BYTES_MAX, dep
     except _Refused as exc:
         raise InvalidInput(str(exc), where=where) from None
     except RecursionError:
-        raise InvalidInput(f"more than {depth_max} levels of arrays and objects", where=where) from None
+        raise TooLarge(f"more than {depth_max} levels of arrays and objects", where=where) from None
     if encoded.count(b"[") + encoded.count(b"{") > depth_max:  # else there are too few brackets to nest that deep
         _check_depth(value, depth_max, where)
     if _SURROGATE_ESCAPE.search(encoded):
         _check_surrogates(value, where)
     return value
+
+
+def check_values(encoded: bytes, *, where: str, values_max: int) -> None:
+    """Raise TooLarge for a JSON text with more than `values_max` values, naming the member, before anything is decoded.
+
+    A decoder builds all of a text in few calls, during which no other thread runs. Commas and opening brackets bound
+    the number of values; only where that bound is passed, those in strings are left out.
+    """
+    if len(encoded) <= values_max:  # each value takes a byte at least
+        return
+    if encoded.count(b",") + encoded.count(b"[") + encoded.count(b"{") < values_max:
+        return
+    member = _member_beyond(encoded, values_max)
+    if member is not None:
+        where = f"{where}.{member}" if where and member else where or member
+        raise TooLarge(f"more than {values_max} JSON values", where=where)
+
+
+def _member_beyond(encoded: bytes, values_max: int) -> str | None:
+    """The member of the whole in which its values become more than `values_max`, None where there are fewer."""
+    plain = encoded.replace(b"\\\\", b"").replace(b'\\"', b"")  # a quote now begins or ends a string
+    values, depth, name, is_name = 1, 0, b"", False
+    for number, token in enumerate(_TOKENS.finditer(plain)):
+        first = plain[token.start()]
+        if first == _QUOTE:
+            if is_name:
+                name, is_name = token[0], False
+        elif first in _CLOSING:
+            depth -= 1
+        else:
+            values += 1
+            depth += first != _COMMA
+            is_name = depth == 1
+        if values > values_max or number > TOKENS_PER_VALUE * values_max:  # with more tokens than that it is no JSON
+            return _cut(name[1:-1].decode("utf-8", "replace"))
+    return None
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -95,14 +154,16 @@ def _has_long_integer(encoded: bytes) -> bool:
     """
     zeros = encoded.translate(_DIGITS_TO_ZERO)
     start = zeros.find(_NINETEEN_DIGITS)
-    while start >= 0:
+    for _ in range(LONG_DIGITS_MAX):
+        if start < 0:
+            return False
         run = _DIGITS.match(zeros, start)
         assert run is not None
         before = zeros[start - 1] if start else ord(",")
         if before == ord("-") or (run.end() - start >= 20 and before in _BEFORE_NUMBERS):
             return True
         start = zeros.find(_NINETEEN_DIGITS, run.end())
-    return False
+    return True
 
 
 def _integer(text: str) -> int:
@@ -124,7 +185,7 @@ def _check_depth(value: Any, depth_max: int, where: str) -> None:
     while level:
         depth += 1
         if depth > depth_max:
-            raise InvalidInput(f"more than {depth_max} levels of arrays and objects", where=where)
+            raise TooLarge(f"more than {depth_max} levels of arrays and objects", where=where)
         level = [
             member
             for container in level

@@ -107,7 +107,10 @@ class _Search:
         """One old version; None when it is gone, or is no version of this table."""
         try:
             data = self._files.read(location, bytes_max=self._limits.metadata_bytes_max)
-            metadata = decode_metadata(data, location=location)
+            limits = self._limits
+            metadata = decode_metadata(
+                data, location=location, bytes_max=limits.metadata_bytes_max, values_max=limits.json_values_max
+            )
         except (NotFound, CorruptFile, InvalidInput):
             self._versions[location] = None
             return None

@@ -124,7 +124,10 @@ class Upkeep:
         data = self.files.read(location, bytes_max=self.limits.metadata_bytes_max)
         if pointer.digest is not None and not is_digest_of(data, pointer.digest):
             raise CorruptFile(location, "is not the file that the table's pointer names: its digest is another")
-        metadata = decode_metadata(data, location=location)
+        limits = self.limits
+        metadata = decode_metadata(
+            data, location=location, bytes_max=limits.metadata_bytes_max, values_max=limits.json_values_max
+        )
         if metadata.table_uuid != pointer.uuid:
             raise NotFound(f"{location} is of table {metadata.table_uuid}, the pointer of {name!r} says {pointer.uuid}")
         return TableNow(pointer=pointer, metadata=metadata)

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from firn.model.errors import InvalidInput
+from firn.model.errors import InvalidInput, TooLarge
 from firn.storage.locations import FILE_SCHEME, OBJECT_SCHEMES, scheme_of
 
 STORE_SCHEMES: Final = ", ".join(sorted({FILE_SCHEME, *OBJECT_SCHEMES} - {"memory"}))
@@ -150,6 +150,6 @@ def check_range(location: str, *, offset: int, length: int) -> None:
         raise InvalidInput(f"the byte range {offset}+{length} is negative", where=location)
 
 
-def too_large(location: str, *, size: int, bytes_max: int) -> InvalidInput:
+def too_large(location: str, *, size: int, bytes_max: int) -> TooLarge:
     """The error for a file that is larger than its reader allows."""
-    return InvalidInput(f"the file has {size} bytes, more than the limit of {bytes_max}", where=location)
+    return TooLarge(f"the file has {size} bytes, more than the limit of {bytes_max}", where=location)

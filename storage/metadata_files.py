@@ -6,20 +6,22 @@ import re
 import threading
 import zlib
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any, Final, Literal
 
 import msgspec
 from isal import igzip
 
 from firn.model.by_identity import ByIdentity
-from firn.model.errors import CorruptFile, InvalidInput
+from firn.model.errors import CorruptFile, InvalidInput, TooLarge
 from firn.model.long_tuples import continues
 from firn.model.metadata import TableMetadata
 from firn.model.metadata_json import METADATA_BYTES_MAX, changing_members, identifying_members, metadata_from_json
 from firn.model.partitioning import spec_to_json
 from firn.model.schema import schema_to_json
 from firn.model.sorting import order_to_json
+from firn.model.strict_json import JSON_VALUES_MAX, loads
 from firn.model.table_properties import METADATA_COMPRESSION
 from firn.storage.content_digests import begun_digest, digest_of_bytes, digest_of_parts
 from firn.storage.grown_content import Content, GrowingText, GrownContent, Stretch
@@ -50,8 +52,16 @@ LOG_ROOM_BYTES: Final = 32 * 1024
 PIECE_BYTES_MAX: Final = 64 * 1024
 """Bytes of a piece up to which what follows is joined to it."""
 
+GZIP_MEMBERS_MAX: Final = 1_000
+"""Members of a gzip stream that are read; each may be empty, and costs more than its bytes."""
+
+LARGE_BYTES: Final = 8 * 1024 * 1024
+LARGE_AT_ONCE: Final = 1
+"""Metadata texts of that size are decoded one at a time: each takes some ten times its size while it is."""
+
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 _CHUNK_BYTES: Final = 1024 * 1024
+_large: Final = threading.BoundedSemaphore(LARGE_AT_ONCE)
 _NUMBERED: Final = re.compile(r"v([0-9]{1,18})(?:\.gz)?\.metadata\.json(?:\.gz)?")
 _METASTORE: Final = re.compile(r"([0-9]{1,18})-[^/]+?(?:\.gz)?\.metadata\.json(?:\.gz)?")
 
@@ -93,35 +103,59 @@ def version_of(location: str) -> int | None:
     return int(match[1]) if match else None
 
 
-def decode_metadata(data: bytes, *, location: str, bytes_max: int = METADATA_BYTES_MAX) -> TableMetadata:
+def decode_metadata(
+    data: bytes, *, location: str, bytes_max: int = METADATA_BYTES_MAX, values_max: int = JSON_VALUES_MAX
+) -> TableMetadata:
     """Table metadata from a file's bytes, decompressed when they are gzip.
 
-    Raises CorruptFile when the bytes cannot be what was written (cut, damaged, not JSON), InvalidMetadata or
-    Unsupported naming file and member when they can be read but not used. `bytes_max` bounds the decompressed size.
+    Raises CorruptFile when the bytes cannot be what was written (cut, damaged, not JSON), TooLarge for more than
+    `bytes_max` bytes decompressed or `values_max` JSON values, InvalidMetadata or Unsupported naming file and member
+    when they can be read but not used.
     """
-    return metadata_from_json(decompressed(data, location=location, bytes_max=bytes_max), where=location)
+    with decoded_json(data, location=location, bytes_max=bytes_max, values_max=values_max) as obj:
+        return metadata_from_json(obj, where=location)
+
+
+@contextmanager
+def decoded_json(data: bytes, *, location: str, bytes_max: int, values_max: int) -> Iterator[Any]:
+    """The JSON in a metadata file's bytes, within both limits; a large one while no other is in use.
+
+    Raises as `decode_metadata`.
+    """
+    is_large = False
+    try:
+        text = decompressed(data, location=location, bytes_max=min(bytes_max, LARGE_BYTES))
+    except TooLarge:
+        is_large = True
+    with _large if is_large else nullcontext():
+        if is_large:
+            text = decompressed(data, location=location, bytes_max=bytes_max)
+        yield loads(text, where=location, bytes_max=bytes_max, values_max=values_max)
 
 
 def decompressed(data: bytes, *, location: str, bytes_max: int) -> bytes:
     """A metadata file's text, decompressed when it is gzip, whatever the name says.
 
-    Raises CorruptFile for a damaged stream and for a plain text under a gzip name, InvalidInput past `bytes_max`.
+    Raises CorruptFile for a damaged stream and for a plain text under a gzip name, TooLarge past `bytes_max`.
     """
     if data[:2] == _GZIP_MAGIC:
         data = _gunzip(data, location=location, bytes_max=bytes_max)
     elif codec_of(location) == "gzip":
         raise CorruptFile(location, "its name says gzip, its content is not")
     if len(data) > bytes_max:
-        raise InvalidInput(f"{len(data)} bytes of metadata, the limit is {bytes_max} bytes", where=location)
+        raise TooLarge(f"{len(data)} bytes of metadata, the limit is {bytes_max} bytes", where=location)
     return data
 
 
 def _gunzip(data: bytes, *, location: str, bytes_max: int) -> bytes:
     """Every member of the gzip stream, stopped at `bytes_max` before a bomb fills the memory."""
     parts: list[bytes] = []
-    size = 0
+    size = members = 0
     rest = data
     while rest:
+        members += 1
+        if members > GZIP_MEMBERS_MAX:
+            raise TooLarge(f"more than {GZIP_MEMBERS_MAX} gzip members", where=location)
         member = zlib.decompressobj(wbits=31)
         try:
             while not member.eof:
@@ -131,7 +165,7 @@ def _gunzip(data: bytes, *, location: str, bytes_max: int) -> bytes:
                     raise CorruptFile(location, "the gzip stream ends early")
                 size += len(part)
                 if size > bytes_max:
-                    raise InvalidInput(f"decompresses to more than the limit of {bytes_max} bytes", where=location)
+                    raise TooLarge(f"decompresses to more than the limit of {bytes_max} bytes", where=location)
                 parts.append(part)
         except zlib.error as exc:
             raise CorruptFile(location, f"the gzip stream is damaged: {exc}") from None

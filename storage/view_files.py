@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
+from firn.model.strict_json import JSON_VALUES_MAX
 from firn.model.view import ViewMetadata
 from firn.model.view_json import VIEW_METADATA_BYTES_MAX, view_metadata_from_json, view_metadata_to_json
 from firn.model.view_properties import VIEW_METADATA_COMPRESSION
-from firn.storage.metadata_files import Codec, compressed, decompressed, metastore_name
+from firn.storage.metadata_files import Codec, compressed, decoded_json, metastore_name
 
 
 def view_codec_for(metadata: ViewMetadata) -> Codec:
@@ -24,13 +25,15 @@ def view_metadata_name(metadata: ViewMetadata, *, version: int, unique: str) -> 
     return metastore_name(version=version, unique=unique, codec=view_codec_for(metadata))
 
 
-def decode_view(data: bytes, *, location: str, bytes_max: int = VIEW_METADATA_BYTES_MAX) -> ViewMetadata:
+def decode_view(
+    data: bytes, *, location: str, bytes_max: int = VIEW_METADATA_BYTES_MAX, values_max: int = JSON_VALUES_MAX
+) -> ViewMetadata:
     """View metadata from a file's bytes, decompressed when they are gzip.
 
-    Raises CorruptFile when the bytes cannot be what was written, InvalidMetadata or Unsupported naming file and member
-    when they can be read but not used. `bytes_max` bounds the decompressed size.
+    Raises as `firn.storage.metadata_files.decode_metadata`.
     """
-    return view_metadata_from_json(decompressed(data, location=location, bytes_max=bytes_max), where=location)
+    with decoded_json(data, location=location, bytes_max=bytes_max, values_max=values_max) as obj:
+        return view_metadata_from_json(obj, where=location)
 
 
 def encode_view(metadata: ViewMetadata, *, codec: Codec = "none") -> bytes:

@@ -16,6 +16,7 @@ import msgspec
 import structlog
 
 from firn.coordinator.commits.commit import Part, Plan, Prepared, is_light, prepare
+from firn.coordinator.commits.registration import read_registered, reads_metadata
 from firn.coordinator.commits.rename_commit import prepare_rename, rename_in
 from firn.coordinator.commits.transaction_commit import prepare_transaction
 from firn.coordinator.commits.transaction_tables import TransactionTables
@@ -29,7 +30,7 @@ from firn.coordinator.lanes.workshop import Workshop
 from firn.coordinator.metrics import TableSize
 from firn.coordinator.outcomes.publish import Notice
 from firn.coordinator.pending import Pending, operations_in, transaction_in
-from firn.coordinator.replay.attempt import Attempt, Placement
+from firn.coordinator.replay.attempt import Attempt, Found, Placement
 from firn.coordinator.replay.decision import Refused
 from firn.coordinator.replay.places import chooses_places, may_make
 from firn.coordinator.tables.table_locations import LOCATIONS_LOCK
@@ -130,6 +131,7 @@ class TableCommits:
             if not await self._has_table(batch):
                 self._refuse_unknown(await self._first_outcomes.tell_refused(batch))
                 return
+            registered = await self._registered(batch, batch_id)
             async with self._lock.together(await self._further_locks(batch)) as leases:
                 await self._follow(leases[0])
                 self._say_what_was_found(retried)
@@ -138,7 +140,8 @@ class TableCommits:
                     return
                 batch[:] = [unless_late(pending, now_ms=shop.wall_ms()) for pending in batch]
                 plan = Plan(
-                    daemon=shop.daemon, batch=batch_id, pendings=tuple(batch), placement=await self._placement(batch),
+                    daemon=shop.daemon, batch=batch_id, pendings=tuple(batch),
+                    placement=await self._placement(batch, registered),
                     limits=limits, written={} if plan is None else plan.written,
                     waiting=await self._behind.needs(batch, self._state),
                 )  # fmt: skip
@@ -334,7 +337,20 @@ class TableCommits:
             # For want of memory, or by a mistake of ours: no intent is at fault, and some may have been committed.
             raise Unavailable(f"what is known of the table could not be read: {error!r}") from error
 
-    async def _placement(self, batch: Sequence[Pending]) -> Placement:
+    async def _registered(self, batch: Sequence[Pending], batch_id: str) -> Mapping[str, Found]:
+        """The metadata that the batch registers, read while no other table waits for it."""
+        shop = self._shop
+        reading = [operation for operation in operations_in(batch) if reads_metadata(operation)]
+        if not reading or self._state.current is not None:
+            return {}
+        placement = Placement(warehouse=shop.warehouse, allowed=shop.allowed, file_system=shop.file_system)
+        attempt = _attempt(batch_id, 0, batch, now_ms=shop.wall_ms())
+        work = shop.threads.read(
+            read_registered, reading, reader=shop.reader, attempt=attempt, placement=placement, limits=shop.limits
+        )
+        return await self._timed("load", work)
+
+    async def _placement(self, batch: Sequence[Pending], registered: Mapping[str, Found]) -> Placement:
         """Where tables may be; with the places that are taken, for those who choose one."""
         shop = self._shop
         choosing = [operation for operation in operations_in(batch) if chooses_places(operation)]
@@ -343,7 +359,10 @@ class TableCommits:
         taken = await shop.locations.all()
         if any(operation.table != self.table for operation in choosing) or self._state.pointer is not None:
             await shop.locations.announce_move()
-        return Placement(warehouse=shop.warehouse, allowed=shop.allowed, taken=taken, file_system=shop.file_system)
+        return Placement(
+            warehouse=shop.warehouse, allowed=shop.allowed, taken=taken, file_system=shop.file_system,
+            registered=registered,
+        )  # fmt: skip
 
     async def _write(
         self, prepared: Prepared, batch: Sequence[Pending], leases: Sequence[Lease]

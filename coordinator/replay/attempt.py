@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TypeVar
 
 import msgspec
 
+from firn.model.errors import FirnError
+from firn.model.metadata import TableMetadata
+from firn.model.view import ViewMetadata
 from firn.storage.file_system_tables import FileSystemTables
+
+T = TypeVar("T")
+
+Found = TableMetadata | ViewMetadata | FirnError
+"""A metadata file as it was read, or why it could not be."""
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,3 +45,12 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
     taken: Mapping[str, tuple[str, ...]] = {}
     file_system: FileSystemTables | None = None
     """To look for what is in a folder already."""
+    registered: Mapping[str, Found] = {}
+    """Metadata files that the batch registers, by location, read before any other table's commits had to wait."""
+
+
+def as_found(found: Found | None, kind: type[T]) -> T | None:
+    """What was read beforehand, if it is of this kind; raises the error where it could not be read."""
+    if isinstance(found, FirnError):
+        raise found
+    return found if isinstance(found, kind) else None

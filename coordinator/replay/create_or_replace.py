@@ -10,6 +10,7 @@ from firn.coordinator.replay import rules
 from firn.coordinator.replay.append import AppendGroup, bind_append
 from firn.coordinator.replay.decision import Applied, Refusal
 from firn.coordinator.replay.places import require_own, require_own_places
+from firn.coordinator.replay.properties import require_few_properties
 from firn.coordinator.replay.tables import create_table
 from firn.coordinator.replay.working import Working
 from firn.model.errors import FirnError
@@ -92,6 +93,7 @@ def _replace(working: Working, metadata: TableMetadata, intent: CreateOrReplaceT
         )
     except FirnError as error:
         rules.INVALID_TABLE.refuse(str(error))
+    require_few_properties(working, changed.properties)
     working.change_metadata(changed)
 
 

@@ -34,6 +34,7 @@ def update_properties(working: Working, intent: UpdateProperties) -> Applied:
     except InvalidInput as error:
         rules.INVALID_PROPERTY.refuse(str(error))
     changed = metadata_changes.remove_properties(changed, intent.removals, now_ms=now_ms)
+    require_few_properties(working, changed.properties)
     if changed is metadata:
         return Applied(details={"unchanged": True})
     working.change_metadata(changed)
@@ -81,6 +82,14 @@ def require_expected(properties: Mapping[str, str], expect: Mapping[str, str | N
         found = properties.get(name)
         if found != value:
             rules.EXPECTATION_FAILED.refuse(f"property {name} is {_shown(found)} now, not {_shown(value)}")
+
+
+def require_few_properties(working: Working, properties: Mapping[str, str]) -> None:
+    """Refuse more properties than a table or view may have. Prevents: commits that rewrite megabytes of them."""
+    if len(properties) > working.limits.properties_max:
+        rules.METADATA_TOO_LARGE.refuse(
+            f"properties: {len(properties)} properties, the limit is {working.limits.properties_max}"
+        )
 
 
 def _shown(value: str | None) -> str:

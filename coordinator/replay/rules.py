@@ -100,6 +100,9 @@ INVALID_TABLE_NAME: Final = _rule("invalid-table-name", "fix", "A name becomes a
 INVALID_REPLY_TO: Final = _rule("invalid-reply-to", "fix", "A writer makes the daemon write to a key of its choice.")
 SUMMARY_TOO_LARGE: Final = _rule("summary-too-large", "fix", "Metadata grows with every commit's remarks.")
 TOO_MANY_FILES: Final = _rule("too-many-files", "fix", "One intent holds up every other of its table.")
+METADATA_TOO_LARGE: Final = _rule(
+    "metadata-too-large", "fix", "Reading or writing the metadata of one table holds up all others."
+)
 INVALID_TRANSACTION: Final = _rule(
     "invalid-transaction", "fix", "Of what belongs together, only a part can be committed."
 )

@@ -45,6 +45,10 @@ def update_schema(working: Working, intent: UpdateSchema) -> Applied:
         _evolved(working, metadata, base, intent, changes)  # refuses what could never be
         require_uncontested(working, metadata, base, intent, changes)
     evolved = _evolved(working, metadata, current, intent, changes)
+    if len(evolved.fields_by_id) > working.limits.columns_max:
+        rules.METADATA_TOO_LARGE.refuse(
+            f"the schema would have {len(evolved.fields_by_id)} columns, the limit is {working.limits.columns_max}"
+        )
     changed, schema_id = add_schema(metadata, evolved, now_ms=working.attempt.now_ms)
     try:
         changed = set_current_schema(changed, schema_id, now_ms=working.attempt.now_ms)

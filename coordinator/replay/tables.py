@@ -8,10 +8,11 @@ from typing import Final
 from urllib.parse import quote
 
 from firn.coordinator.replay import rules
+from firn.coordinator.replay.attempt import as_found
 from firn.coordinator.replay.decision import Applied
 from firn.coordinator.replay.places import require_inside, require_own, require_own_places
 from firn.coordinator.replay.working import Catalog, Working
-from firn.model.errors import FirnError, Unavailable
+from firn.model.errors import FirnError, TooLarge, Unavailable
 from firn.model.intent import CreateTable, DropTable, RegisterTable
 from firn.model.metadata import TableMetadata
 from firn.model.metadata_create import new_table_metadata
@@ -60,7 +61,7 @@ def register_table(working: Working, intent: RegisterTable) -> Applied:
     places that tables may be in.
     """
     working.require_free()
-    metadata_location = _registered_location(working, intent)
+    metadata_location = registered_location(working, intent)
     metadata = _readable(working, metadata_location)
     if intent.table_uuid is not None and intent.table_uuid != metadata.table_uuid:
         rules.TABLE_UUID_MISMATCH.refuse(
@@ -74,7 +75,7 @@ def register_table(working: Working, intent: RegisterTable) -> Applied:
     return Applied(snapshot_id=metadata.current_snapshot_id)
 
 
-def _registered_location(working: Working, intent: RegisterTable) -> str:
+def registered_location(working: Working, intent: RegisterTable) -> str:
     """The metadata file that a register intent means, inside the places that tables may be in."""
     if intent.catalog == "metastore":
         if intent.metadata_location is None or intent.location is not None:
@@ -112,9 +113,11 @@ def _left_by_an_attempt(working: Working, intent: CreateTable, location: str, *,
 
 def _readable(working: Working, location: str) -> TableMetadata:
     try:
-        return working.reader.metadata(location)
+        return as_found(working.placement.registered.get(location), TableMetadata) or working.reader.metadata(location)
     except Unavailable:
         raise
+    except TooLarge as error:
+        rules.METADATA_TOO_LARGE.refuse(str(error))
     except FirnError as error:
         rules.INVALID_TABLE.refuse(str(error))
 

@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from firn.coordinator.replay import rules
+from firn.coordinator.replay.attempt import as_found
 from firn.coordinator.replay.decision import Applied
 from firn.coordinator.replay.places import require_inside, require_own, require_own_places
-from firn.coordinator.replay.properties import require_expected, require_no_contradiction
+from firn.coordinator.replay.properties import require_expected, require_few_properties, require_no_contradiction
 from firn.coordinator.replay.tables import own_location
 from firn.coordinator.replay.working import SUMMARY_INTENT, SUMMARY_WRITER, Working
 from firn.model import view_changes
-from firn.model.errors import FirnError, InvalidInput, NotFound, Unavailable
+from firn.model.errors import FirnError, InvalidInput, NotFound, TooLarge, Unavailable
 from firn.model.landmark import VERSION
 from firn.model.operations.views import (
     ChangeView,
@@ -62,12 +63,7 @@ def register_view(working: Working, intent: RegisterView) -> Applied:
     """
     working.require_free()
     at = require_inside(working, intent.metadata_location, where="metadata-location")
-    try:
-        view = working.reader.view(at)
-    except Unavailable:
-        raise
-    except FirnError as error:
-        rules.INVALID_VIEW.refuse(str(error))
+    view = require_view_in(working, at)
     if intent.table_uuid is not None and intent.table_uuid != view.view_uuid:
         rules.TABLE_UUID_MISMATCH.refuse(f"{at} is of view {view.view_uuid or 'without uuid'}, not {intent.table_uuid}")
     own_location(working, view.location, intent_id=intent.intent_id)
@@ -78,6 +74,18 @@ def register_view(working: Working, intent: RegisterView) -> Applied:
         working.change = "created"
     working.view = view
     return _applied(view)
+
+
+def require_view_in(working: Working, location: str) -> ViewMetadata:
+    """The view metadata in a file; refuses a file that is too large or that no view can be read from."""
+    try:
+        return as_found(working.placement.registered.get(location), ViewMetadata) or working.reader.view(location)
+    except Unavailable:
+        raise
+    except TooLarge as error:
+        rules.METADATA_TOO_LARGE.refuse(str(error))
+    except FirnError as error:
+        rules.INVALID_VIEW.refuse(str(error))
 
 
 def replace_view(working: Working, intent: ReplaceView) -> Applied:
@@ -93,6 +101,7 @@ def replace_view(working: Working, intent: ReplaceView) -> Applied:
         )
     except FirnError as error:
         rules.INVALID_VIEW.refuse(str(error))
+    require_few_properties(working, changed.properties)
     _take_over(working, changed)
     return _applied(changed, before=view)
 
@@ -110,6 +119,7 @@ def update_view_properties(working: Working, intent: UpdateViewProperties) -> Ap
             changed = view_changes.finished(changed, base=view, now_ms=_now_ms(working, view))
     except InvalidInput as error:
         rules.INVALID_PROPERTY.refuse(str(error))
+    require_few_properties(working, changed.properties)
     _take_over(working, changed)
     return _applied(changed, before=view, properties=sorted({*intent.updates, *intent.removals}))
 

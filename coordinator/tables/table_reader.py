@@ -31,6 +31,7 @@ from firn.model.manifest_summary import ManifestCounts, count_entries
 from firn.model.metadata import TableMetadata
 from firn.model.snapshot import Snapshot
 from firn.model.view import ViewMetadata
+from firn.model.view_json import VIEW_METADATA_BYTES_MAX
 from firn.storage.content_digests import digest_of_bytes, is_digest_of
 from firn.storage.files import FileStore
 from firn.storage.locations import canonical
@@ -75,14 +76,22 @@ class TableReader:
 
         Raises NotFound, CorruptFile, InvalidMetadata, Unsupported, Unavailable.
         """
-        metadata = decode_metadata(self.checked(location, digest), location=location)
+        limits = self._limits
+        metadata = decode_metadata(
+            self.checked(location, digest), location=location,
+            bytes_max=limits.metadata_bytes_max, values_max=limits.json_values_max,
+        )  # fmt: skip
         if ENCRYPTION_KEY in metadata.properties:
             raise Unsupported("the table is encrypted, which firn cannot read", where=location)
         return metadata
 
     def view(self, location: str, *, digest: str | None = None) -> ViewMetadata:
         """One view metadata file, compared as `metadata` is; raises the same."""
-        return decode_view(self.checked(location, digest), location=location)
+        limits = self._limits
+        return decode_view(
+            self.checked(location, digest), location=location,
+            bytes_max=min(limits.metadata_bytes_max, VIEW_METADATA_BYTES_MAX), values_max=limits.json_values_max,
+        )  # fmt: skip
 
     def checked(self, location: str, digest: str | None) -> bytes:
         """The bytes of a metadata file, if they are those of the digest (None: any). Raises as `metadata`."""

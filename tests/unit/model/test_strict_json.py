@@ -7,8 +7,8 @@ import json
 import pytest
 from hypothesis import given
 
-from firn.model.errors import InvalidInput
-from firn.model.strict_json import loads
+from firn.model.errors import InvalidInput, TooLarge
+from firn.model.strict_json import LONG_DIGITS_MAX, loads
 from tests.strategies.examples import examples
 from tests.strategies.metadata import JSON_VALUES
 
@@ -71,6 +71,46 @@ def test_depth_is_limited(opening):
 def test_size_is_limited_before_parsing():
     with pytest.raises(InvalidInput, match="11 bytes of JSON, the limit is 10 bytes"):
         loads(b"{{{{{{{{{{{", where="x", bytes_max=10)
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        (b'{"a": 1, "unknown": [' + b"[]," * 100 + b"[]]}", "f.json.unknown"),
+        (b'{"a": 1, "unknown": [' + b"{}," * 100 + b"{}]}", "f.json.unknown"),
+        (b'{"a": 1, "numbers": [' + b"0," * 100 + b"0]}", "f.json.numbers"),
+        (b'{"a": 1, "deep": ' + b"[" * 100 + b"]" * 100 + b"}", "f.json.deep"),
+        (b'{"properties": {' + b",".join(b'"p%d": "v"' % n for n in range(100)) + b'}, "z": 1}', "f.json.properties"),
+        (b"{" + b",".join(b'"p%d": 0' % n for n in range(100)) + b"}", "f.json.p48"),
+        (b'{"a": "\\"[[,,", "b\\\\": [' + b"0," * 100 + b"0]}", "f.json.b"),
+        (b"[" + b"[]," * 100 + b"[]]", "f.json"),
+        (b'{"a": [' + b'""' * 300 + b",[" * 60 + b"]}", "f.json.a"),
+    ],
+)
+def test_more_values_than_the_limit_are_refused_before_any_is_decoded(text, where, monkeypatch):
+    monkeypatch.setattr(json, "loads", pytest.fail)
+    with pytest.raises(TooLarge, match="more than 50 JSON values") as caught:
+        loads(text, where="f.json", values_max=50)
+    assert caught.value.where == where
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"text": "[{,}]" * 100, '[,"\\,' * 50: "\\" * 99 + '"'},
+        {"a": [0] * 47},
+        ["\\", '"', ",,,,", '\\"' * 100],
+    ],
+)
+def test_signs_inside_strings_are_no_values(value):
+    assert loads(json.dumps(value), where="x", values_max=50) == value
+
+
+def test_many_long_digit_strings_are_no_reason_to_look_at_each():
+    value = ["7" * 19 + "a"] * (LONG_DIGITS_MAX + 1) + [2**64 - 1]
+    assert loads(json.dumps(value), where="x") == value
+    with pytest.raises(InvalidInput, match="does not fit in 64 bits"):
+        loads(json.dumps([*value, 2**64]), where="x")
 
 
 @given(JSON_VALUES)

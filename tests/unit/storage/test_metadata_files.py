@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import gzip
 import json
+import time
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
 import pytest
 from msgspec.structs import replace
 
-from firn.model.errors import CorruptFile, InvalidInput, InvalidMetadata
+from firn.model.errors import CorruptFile, InvalidInput, InvalidMetadata, TooLarge
 from firn.model.metadata_changes import set_properties
-from firn.model.metadata_json import metadata_to_json
+from firn.model.metadata_json import METADATA_BYTES_MAX, metadata_to_json
 from firn.model.snapshot import Snapshot, SnapshotLogEntry
+from firn.model.strict_json import JSON_VALUES_MAX, check_values, loads
+from firn.storage import metadata_files
 from firn.storage.content_digests import is_digest_of, is_of_parts
 from firn.storage.grown_content import GrownContent
 from firn.storage.metadata_files import (
+    GZIP_MEMBERS_MAX,
     LOG_ROOM_BYTES,
     codec_for,
     codec_of,
@@ -95,9 +100,80 @@ def test_a_bomb_is_stopped_at_the_limit():
     assert len(bomb) < 100_000
     with pytest.raises(InvalidInput, match="more than the limit of 1000000 bytes"):
         decode_metadata(bomb, location=GZIPPED, bytes_max=1_000_000)
-    nested = gzip.compress(b"") * 1000 + bomb
+    nested = gzip.compress(b"") * 999 + bomb
     with pytest.raises(InvalidInput, match="more than the limit"):
         decode_metadata(nested, location=GZIPPED, bytes_max=1_000_000)
+
+
+@pytest.mark.parametrize(
+    ("members", "member"),
+    [
+        ({"unknown": [[]] * 1_000}, "unknown"),
+        ({"unknown": [{}] * 1_000}, "unknown"),
+        ({"properties": {f"p{n}": "v" for n in range(1_000)}}, "properties"),
+        ({"schemas": [{"type": "struct", "fields": [{"id": n} for n in range(500)]}]}, "schemas"),
+        ({"snapshots": [{"snapshot-id": n} for n in range(500)]}, "snapshots"),
+        ({"refs": {f"b{n}": {"snapshot-id": 1} for n in range(500)}}, "refs"),
+    ],
+)
+@pytest.mark.parametrize("location", [PLAIN, GZIPPED])
+def test_a_bomb_of_values_is_refused_naming_the_member(members, member, location):
+    data = json.dumps({**metadata_to_json(TABLE), **members}).encode()
+    stored = gzip.compress(data) if location == GZIPPED else data
+    with pytest.raises(TooLarge, match="more than 900 JSON values") as caught:
+        decode_metadata(stored, location=location, values_max=900)
+    assert caught.value.where == f"{location}.{member}"
+
+
+def test_a_stream_of_many_gzip_members_is_refused():
+    with pytest.raises(TooLarge, match="gzip members"):
+        decode_metadata(gzip.compress(b"") * (GZIP_MEMBERS_MAX + 1), location=GZIPPED)
+
+
+@pytest.mark.parametrize("opening", ["[", '{"a":'])
+def test_metadata_that_is_nested_too_deep_is_refused(opening):
+    text = encode_metadata(TABLE)[:-1] + b',"unknown":' + opening.encode() * 100_000
+    with pytest.raises(TooLarge, match="levels of arrays and objects"):
+        decode_metadata(text, location=PLAIN)
+
+
+def test_large_tables_are_within_the_limits():
+    """10 000 snapshots with long summaries, and 100 schemas of 1 000 columns."""
+    summary = {f"summary-entry-{n}": "1234567890" for n in range(20)}
+    snapshot = {"snapshot-id": 2**60, "timestamp-ms": 2**40, "manifest-list": "s3://b/" + "x" * 100, "summary": summary}
+    fields = [{"id": n, "name": f"column_{n:05d}", "required": False, "type": "string"} for n in range(1_000)]
+    log = {"snapshot-id": 2**60, "timestamp-ms": 2**40}
+    members = {
+        "snapshots": [snapshot] * 10_000,
+        "snapshot-log": [log] * 10_000,
+        "schemas": [{"type": "struct", "schema-id": 1, "fields": fields}] * 100,
+    }
+    text = json.dumps(members).encode()
+    assert len(text) < METADATA_BYTES_MAX
+    check_values(text, where="", values_max=JSON_VALUES_MAX)
+
+
+def test_only_one_large_file_is_decoded_at_a_time(monkeypatch):
+    """Many that are registered at once must not take the memory of all of them."""
+    at_once, most = 0, 0
+
+    def counted(text, **limits):
+        nonlocal at_once, most
+        at_once += 1
+        most = max(most, at_once)
+        time.sleep(0.01)
+        try:
+            return loads(text, **limits)
+        finally:
+            at_once -= 1
+
+    monkeypatch.setattr(metadata_files, "loads", counted)
+    monkeypatch.setattr(metadata_files, "LARGE_BYTES", 100)
+    data = encode_metadata(TABLE, codec="gzip")
+    with ThreadPoolExecutor(8) as threads:
+        tables = list(threads.map(lambda _: decode_metadata(data, location=GZIPPED), range(8)))
+    assert tables == [TABLE] * 8
+    assert most == 1
 
 
 def test_a_large_plain_file_is_refused_before_it_is_parsed():
