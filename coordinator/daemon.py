@@ -16,6 +16,7 @@ from firn.coordinator.calculating.calculator import Calculator
 from firn.coordinator.cancellation import cancel_all
 from firn.coordinator.config import Settings
 from firn.coordinator.draining import ends_in_time, say_what_is_under_way
+from firn.coordinator.http_connections import ConnectionLimits
 from firn.coordinator.http_server import Health, HttpServer
 from firn.coordinator.intake.intake import Intake
 from firn.coordinator.intake.intent_reader import IntentReader
@@ -184,6 +185,9 @@ class Daemon:
                 trace_url=settings.http.trace_url,
             ),
             token=settings.http.token,
+            limits=ConnectionLimits(
+                connections_max=limits.http_connections_max, peer_connections_max=limits.http_peer_connections_max
+            ),
         )
         self._tasks: list[asyncio.Task[None]] = []
 

@@ -92,5 +92,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Outcomes of one daemon that Redis keeps, about, at 450 bytes each: for a day, or as long as there is room for so
     many, but at least a quarter of an hour; 0: always for a day. The journal keeps them for good.
     """
+    http_connections_max: int = 256
+    """Connections to the HTTP side; past it the one that waits longest without a request is ended for a new one."""
+    http_peer_connections_max: int = 192
+    """Connections of one address; a proxy in front of the daemon is one."""
     event_bytes_max: int = 64 * 1024
     """Size of an event; a longer list of intents is cut, and says so."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
@@ -14,7 +15,7 @@ from urllib.parse import quote
 import msgspec
 import structlog
 from aiohttp import web
-from aiohttp_sse import sse_response
+from aiohttp_sse import EventSourceResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from firn.coordinator.cli.explained import story_lines
@@ -24,8 +25,8 @@ from firn.coordinator.pages.live import LiveEvents
 from firn.coordinator.pages.prometheus import Prometheus
 from firn.coordinator.pages.survey import EVENTS_MAX, TABLES_A_PAGE, Survey, TablePage
 from firn.model.amounts import plural
-from firn.model.errors import FirnError, NotFound
-from firn.model.identifiers import is_intent_id
+from firn.model.errors import FirnError, InvalidInput, NotFound
+from firn.model.identifiers import check_table_name, is_intent_id
 from firn.model.traceparent import trace_id_in
 from firn.storage.intent_streams import IntentStreams
 
@@ -44,6 +45,7 @@ QUERY_MAX: Final = 500
 NEWEST_CONFLICTS: Final = 10
 CONFLICTS_SHOWN: Final = 200
 EVENTS_SHOWN: Final = 200
+LIVE_PATH: Final = "/live"
 PING_S: Final = 15.0
 
 SECURITY_HEADERS: Final = {
@@ -104,7 +106,7 @@ class Site:
             ("/dashboards/{dashboard}", self._dashboards.dashboard),
         ):
             app.router.add_get(path, self._guarded(handler, self._dashboards_turn))
-        app.router.add_get("/live", self._follow)
+        app.router.add_get(LIVE_PATH, self._follow)
         app.router.add_get("/static/{name}", self._static)
         app.on_response_prepare.append(_secure)
         app.on_shutdown.append(self._close)
@@ -165,7 +167,7 @@ class Site:
         )
 
     async def _table(self, request: web.Request) -> web.Response:
-        name = request.match_info["table"]
+        name = _table_named(request.match_info["table"])
         page = await self._survey.table(name)
         history = {item.snapshot_id: item for item in page.history}
         poll = STUCK_POLL_S if page.trouble or page.unread or page.paused else 0
@@ -190,7 +192,7 @@ class Site:
         intent_id = request.match_info["intent"]
         if not is_intent_id(intent_id):
             raise NotFound(f"{intent_id[:80]!r} is no intent id: those are UUIDv7 in lower case")
-        story, unread = await self._survey.intent(intent_id, table=_asked(request, "table"))
+        story, unread = await self._survey.intent(intent_id, table=_table_named(_asked(request, "table")))
         lines = list(story_lines(story, now_ms=int(time.time() * 1000)))
         return self._page("intent.html", story=story, lines=lines, unread=unread)
 
@@ -198,7 +200,14 @@ class Site:
         """Server-sent events, as long as the page is open."""
         if self._live.full:
             raise web.HTTPServiceUnavailable(text="too many pages are open; this one tries again")
-        async with sse_response(request, ping_interval=PING_S) as response, self._live.listening() as happened:
+        response = EventSourceResponse(ping_interval=PING_S)
+        with contextlib.suppress(ConnectionError, TimeoutError):  # the page was closed, or takes nothing any more
+            await self._send_events(request, response)
+        return response
+
+    async def _send_events(self, request: web.Request, response: EventSourceResponse) -> None:
+        await response.prepare(request)
+        async with response, self._live.listening() as happened:
             while response.is_connected():
                 try:
                     event = await asyncio.wait_for(happened.get(), PING_S)
@@ -207,7 +216,6 @@ class Site:
                 if event is None:
                     break
                 await response.send(msgspec.json.encode(event).decode(), event="happened")
-        return response
 
     async def _static(self, request: web.Request) -> web.StreamResponse:
         kind = STATIC.get(request.match_info["name"])
@@ -233,6 +241,14 @@ async def _secure(_request: web.Request, response: web.StreamResponse) -> None:
 
 def _asked(request: web.Request, name: str) -> str:
     return request.query.get(name, "")[:QUERY_MAX]
+
+
+def _table_named(name: str) -> str:
+    """The name, if a table may have it or it is empty. Raises NotFound: ZooKeeper has no node of any other."""
+    try:
+        return check_table_name(name) if name else name
+    except InvalidInput as error:
+        raise NotFound(f"there is no table or view {name[:80]!r}: {error}") from error
 
 
 def _totals(page: TablePage) -> Callable[[str], str]:
