@@ -18,8 +18,8 @@ from firn.coordinator.config import Settings
 from firn.model.errors import AlreadyExists, FirnError, Unavailable
 from firn.storage.files import FileStore
 from firn.storage.folder_marks import FolderMarks
-from firn.storage.locations import FILE_SCHEME, normalize, scheme_of
-from firn.storage.marked_folders import MARK_NAME, MarkedFolders, read_mark
+from firn.storage.locations import FILE_SCHEME, MARK_NAME, normalize, scheme_of
+from firn.storage.marked_folders import MarkedFolders, read_mark
 from firn.storage.sessions import Session
 
 DISK_S: Final = 15.0

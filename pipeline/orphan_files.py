@@ -24,7 +24,7 @@ from firn.pipeline.upkeep import TableNow, Upkeep
 from firn.pipeline.work_under_way import WorkUnderWay, work_under_way
 from firn.storage.files import FileInfo
 from firn.storage.journal import JOURNAL_FOLDER
-from firn.storage.local_files import TEMPORARY_PREFIX
+from firn.storage.locations import TEMPORARY_PREFIX
 
 HOUR_MS: Final = 3_600_000
 OLDER_THAN_MS: Final = 72 * HOUR_MS

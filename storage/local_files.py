@@ -33,12 +33,9 @@ from firn.model.errors import (
     UnknownOutcome,
 )
 from firn.storage.files import FileInfo, check_range, too_large
-from firn.storage.locations import FILE_SCHEME, normalize, scheme_of
+from firn.storage.locations import FILE_SCHEME, TEMPORARY_PREFIX, normalize, scheme_of
 from firn.storage.whole_sync import WholeSyncs
 from firn.storage.write_back import begin_writing_back, write_piecewise
-
-TEMPORARY_PREFIX: Final = ".firn-"
-"""Hidden files with this prefix are of writes that were interrupted; an orphan sweep may take them."""
 
 PARALLEL_WRITES: Final = 32
 

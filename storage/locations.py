@@ -19,6 +19,15 @@ from firn.model.errors import InvalidInput
 
 LOCATION_BYTES_MAX: Final = 4096  # PATH_MAX on Linux, and more than any object store takes
 
+MARK_NAME: Final = "_firn-warehouse"
+"""The file in a local folder by which a daemon knows that the right disk is mounted there.
+
+Engines pass over names with an underscore, and a person who copies a folder's files takes it along.
+"""
+
+TEMPORARY_PREFIX: Final = ".firn-"
+"""Hidden files with this prefix are of writes that were interrupted; an orphan sweep may take them."""
+
 FILE_SCHEME: Final = "file"
 OBJECT_SCHEMES: Final = frozenset({"s3", "gs", "az", "abfs", "memory"})
 

@@ -18,10 +18,7 @@ from typing import Final
 
 from firn.model.errors import CorruptFile, NotFound, Unavailable, UnknownOutcome
 from firn.storage.files import FileInfo, FileStore
-from firn.storage.locations import FILE_SCHEME, normalize, scheme_of
-
-MARK_NAME: Final = "_firn-warehouse"
-"""Engines pass over names with an underscore, and a person who copies a folder's files takes it along."""
+from firn.storage.locations import FILE_SCHEME, MARK_NAME, normalize, scheme_of
 
 MARK_BYTES_MAX: Final = 256
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from firn.coordinator.replay.attempt import Attempt, Found, Placement
 from firn.coordinator.replay.decision import Refusal
 from firn.coordinator.replay.places import require_inside
-from firn.coordinator.replay.tables import default_location, registered_location
+from firn.coordinator.replay.tables import default_location, newest_in, registered_location
 from firn.coordinator.replay.working import Working
 from firn.coordinator.tables.table_reader import TableReader
 from firn.model.errors import FirnError, Unavailable
@@ -54,8 +54,7 @@ def _location_in(working: Working, operation: Operation) -> str | None:
             return require_inside(working, operation.metadata_location, where="metadata-location")
         case CreateTable() | CreateOrReplaceTable():
             folder = operation.location or default_location(working.table, warehouse=working.placement.warehouse)
-            assert working.placement.file_system is not None
-            return working.placement.file_system.newest(require_inside(working, folder, where="location"))
+            return newest_in(working, require_inside(working, folder, where="location"))
     return None
 
 

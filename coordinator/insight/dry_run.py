@@ -20,9 +20,11 @@ from firn.coordinator.pending import Pending
 from firn.coordinator.replay.attempt import Attempt, Placement
 from firn.coordinator.replay.decision import Decision, Refused
 from firn.coordinator.replay.draft import DraftSnapshot
+from firn.coordinator.replay.files_rules import places_of
 from firn.coordinator.replay.refusals import placed
 from firn.coordinator.replay.window import made_by
 from firn.coordinator.replay.working import Working
+from firn.coordinator.tables.place_checks import unusable_files
 from firn.coordinator.tables.table_reader import TableReader
 from firn.coordinator.tables.table_state import TableState
 from firn.model.ancestry import snapshots_between
@@ -137,7 +139,15 @@ def forecast(intents: Sequence[Intent], *, versioned: Versioned | None, setting:
     pendings = [pending_of(intent, limits=setting.limits, now_ms=setting.now_ms) for intent in intents]
     known, opened = known_already(pendings, state, limits=setting.limits)
     working = setting.draft(state)
-    for pending, decision in zip(opened, decide(working, opened), strict=True):
+    decisions = decide(working, opened)
+    if working.metadata is not None:
+        places = (working.metadata.location, *places_of(working))
+        unusable = unusable_files(working.new_files, places=places)
+        if unusable:
+            unusable = {**setting.placement.unusable, **unusable}
+            working = setting.draft(state, msgspec.structs.replace(setting.placement, unusable=unusable))
+            decisions = decide(working, opened)
+    for pending, decision in zip(opened, decisions, strict=True):
         known[id(pending)] = judged(pending, decision, state, working)
     return [known[id(pending)] for pending in pendings]
 

@@ -13,12 +13,14 @@ from typing import Final
 
 import msgspec
 
+from firn.coordinator.commits.registration import read_registered, reads_metadata
 from firn.coordinator.commits.transaction_tables import TransactionTables
-from firn.coordinator.insight.dry_run import Forecast, Setting, forecast
+from firn.coordinator.insight.dry_run import DRY_RUN, Forecast, Setting, forecast
 from firn.coordinator.insight.dry_run_together import TOGETHER, Together, forecast_together
 from firn.coordinator.insight.queue_look import undecided
-from firn.coordinator.replay.attempt import Placement
+from firn.coordinator.replay.attempt import Attempt, Placement
 from firn.coordinator.replay.places import chooses_places, may_make
+from firn.coordinator.tables.place_checks import with_places
 from firn.coordinator.tables.table_catalogs import TableCatalogs
 from firn.coordinator.tables.table_locations import TableLocations
 from firn.coordinator.tables.table_reader import TableReader
@@ -154,13 +156,27 @@ class DryRuns(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         if self.pointers is not None and any(chooses_places(intent) for intent in intents):
             taken = await TableLocations(self.pointers).all()
         own = self.placement or Placement(warehouse="", allowed=())
-        return msgspec.structs.replace(
+        placement = msgspec.structs.replace(
             own,
             warehouse=shared.warehouse or own.warehouse,
             allowed=shared.allowed or own.allowed,
             taken=taken,
             file_system=FileSystemTables(self.files),
         )
+        choosing = [intent for intent in intents if chooses_places(intent)]
+        return await asyncio.to_thread(self._with_places, placement, choosing) if choosing else placement
+
+    def _with_places(self, placement: Placement, choosing: Sequence[Intent]) -> Placement:
+        """What a daemon would look up for intents that choose places."""
+        reader, now_ms = self._readers()[0], time.time_ns() // 1_000_000
+        registered = read_registered(
+            [intent for intent in choosing if reads_metadata(intent)],
+            reader=reader,
+            attempt=Attempt(batch=DRY_RUN, token=DRY_RUN, number=0, now_ms=now_ms),
+            placement=placement,
+            limits=self.limits,
+        )
+        return with_places(msgspec.structs.replace(placement, registered=registered), choosing)
 
     async def _shared(self) -> SharedSettings:
         try:

@@ -23,6 +23,7 @@ from firn.coordinator.commits.transaction_tables import TransactionTables
 from firn.coordinator.lanes.first_outcomes import FirstOutcomes
 from firn.coordinator.lanes.held_intents import HeldIntents
 from firn.coordinator.lanes.lane_lock import LaneLock
+from firn.coordinator.lanes.lane_places import LanePlaces
 from firn.coordinator.lanes.lane_queue import LaneQueue, unless_late
 from firn.coordinator.lanes.paused_tables import TablePausedError
 from firn.coordinator.lanes.work_behind import WorkBehind
@@ -59,6 +60,7 @@ class TableCommits:
         """What the batch under way is at, as the metrics call it; None between two."""
         self._shop = shop
         self._lock = lock
+        self._places = LanePlaces(table, shop)
         self._behind = WorkBehind(table, shop, queue=queue)
         self._first_outcomes = FirstOutcomes(shop, queue=queue, held=held)
         put_away = shop.kept.take(table)
@@ -127,7 +129,8 @@ class TableCommits:
         batch_id = uuid7(now_ms=shop.wall_ms(), entropy=secrets.token_bytes(10))
         retried: list[Retried] = []
         plan: Plan | None = None
-        for number in range(limits.swap_attempts_max):
+        unusable: dict[str, str] = {}
+        while (number := len(retried)) < limits.swap_attempts_max:
             if not await self._has_table(batch):
                 self._refuse_unknown(await self._first_outcomes.tell_refused(batch))
                 return
@@ -139,9 +142,10 @@ class TableCommits:
                 if not batch:
                     return
                 batch[:] = [unless_late(pending, now_ms=shop.wall_ms()) for pending in batch]
+                placement = await self._places.placement(batch, self._state, registered)
+                placement = msgspec.structs.replace(placement, unusable={**placement.unusable, **unusable})
                 plan = Plan(
-                    daemon=shop.daemon, batch=batch_id, pendings=tuple(batch),
-                    placement=await self._placement(batch, registered),
+                    daemon=shop.daemon, batch=batch_id, pendings=tuple(batch), placement=placement,
                     limits=limits, written={} if plan is None else plan.written,
                     waiting=await self._behind.needs(batch, self._state),
                 )  # fmt: skip
@@ -150,7 +154,13 @@ class TableCommits:
                 if not prepared.parts:
                     self._publish_unjournaled(batch, prepared.outcomes)
                     return
-                notice, swap = await self._write(prepared, batch, leases)
+                (notice, swap), found = await asyncio.gather(
+                    self._write(prepared, batch, leases), self._places.unusable_files(prepared)
+                )
+                if not found.keys() <= unusable.keys():
+                    unusable |= found  # replayed again, the intents that name these files are refused
+                    shop.metrics.count_written(prepared.files)
+                    continue
                 won = await self._swap(swap, prepared, leases, batch, notice=notice, retried=retried, number=number)
                 shop.metrics.count_written(prepared.files)
                 if won:
@@ -187,6 +197,8 @@ class TableCommits:
         others = await self._timed("load", self._others.read(transaction))
         waiting = await self._behind.needs_beside(plan.pendings, others.states)
         others = msgspec.structs.replace(others, waiting=waiting)
+        foreign = await self._places.foreign([self._state, *others.states.values()])
+        plan = msgspec.structs.replace(plan, placement=msgspec.structs.replace(plan.placement, foreign=foreign))
         work = self._shop.threads.compute(
             prepare_transaction, plan, self._state, others, reader=reader, attempt=attempt, retried=retries,
             lock_tokens={lease.table: lease.token for lease in leases}, now=now,
@@ -349,20 +361,6 @@ class TableCommits:
             read_registered, reading, reader=shop.reader, attempt=attempt, placement=placement, limits=shop.limits
         )
         return await self._timed("load", work)
-
-    async def _placement(self, batch: Sequence[Pending], registered: Mapping[str, Found]) -> Placement:
-        """Where tables may be; with the places that are taken, for those who choose one."""
-        shop = self._shop
-        choosing = [operation for operation in operations_in(batch) if chooses_places(operation)]
-        if not choosing:
-            return Placement(warehouse=shop.warehouse, allowed=shop.allowed)
-        taken = await shop.locations.all()
-        if any(operation.table != self.table for operation in choosing) or self._state.pointer is not None:
-            await shop.locations.announce_move()
-        return Placement(
-            warehouse=shop.warehouse, allowed=shop.allowed, taken=taken, file_system=shop.file_system,
-            registered=registered,
-        )  # fmt: skip
 
     async def _write(
         self, prepared: Prepared, batch: Sequence[Pending], leases: Sequence[Lease]

@@ -47,6 +47,14 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
     """To look for what is in a folder already."""
     registered: Mapping[str, Found] = {}
     """Metadata files that the batch registers, by location, read before any other table's commits had to wait."""
+    real: Mapping[str, str] = {}
+    """Where symbolic links lead: of the locations above and of those that the batch names, in their canonical spelling,
+    those that are elsewhere on the disk."""
+    unusable: Mapping[str, str] = {}
+    """Canonical locations that the batch names and that cannot be what it says, each with the reason: files that are no
+    regular files, places that cannot be folders."""
+    foreign: Mapping[str, Mapping[str, str]] = {}
+    """By table, canonical places that its properties name and that it should not have, each with the reason."""
 
 
 def as_found(found: Found | None, kind: type[T]) -> T | None:

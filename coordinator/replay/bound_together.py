@@ -36,6 +36,8 @@ def bind_together(working: Working, intents: Sequence[Append]) -> list[list[Data
     locations = [file.file_path for file in files]
     if not all(map(_is_of_data, files)) or not is_plainly_within(metadata.location, locations):
         return None
+    if working.placement.unusable:
+        return None
     try:
         partitions = bind_partitions(files, metadata, where="data-files")
         metrics = [file.encoded if type(file) is EncodedFile else encoded_file(file).encoded for file in files]
@@ -43,6 +45,7 @@ def bind_together(working: Working, intents: Sequence[Append]) -> list[list[Data
             return None
     except (InvalidIntent, InvalidInput, Refusal):
         return None
+    working.new_files += locations
     bound = iter(list(map(partial(with_bytes, DataFile), files, metrics, partitions)))
     return [[next(bound) for _ in intent.data_files] for intent in intents]
 

@@ -82,21 +82,37 @@ def _unreadable(error: InvalidInput, where: str) -> InvalidIntent:
 
 
 def require_allowed(working: Working, location: str, *, where: str) -> None:
-    """Refuse a file that is not inside the table's location (or `write.data.path`), now or before it moved."""
+    """Refuse a file that is not inside the table's location (or `write.data.path`), now or before it moved.
+
+    Refuses also what has been found to be no regular file (`Placement.unusable`), and files in places that the table
+    should not have (`Placement.foreign`).
+    """
     metadata = working.metadata
     assert metadata is not None
     try:
         normal = normalize(location)
-        if normal.startswith(folder_of(metadata.location)):
-            return
-        data_path = metadata.properties.get(WRITE_DATA_PATH)
-        others = (*working.also_at, data_path) if data_path else working.also_at
-        if any(normal.startswith(folder_of(root)) for root in others):
-            return
-        reason = f"is outside the table's location {metadata.location}"
+        working.new_files.append(location)
+        reason = working.placement.unusable.get(normal)
+        if reason is None:
+            if normal.startswith(folder_of(metadata.location)):
+                return
+            found = [root for root in places_of(working) if normal.startswith(folder_of(root))]
+            foreign = working.placement.foreign.get(working.table, {})
+            if any(canonical(root) not in foreign for root in found):
+                return
+            reason = f"is outside the table's location {metadata.location}"
+            if found:
+                reason = f"is in {found[0]}, which {foreign[canonical(found[0])]}"
     except InvalidInput as error:
         reason = error.message
     rules.LOCATION_NOT_ALLOWED.refuse(f"{where}: {location[:300]!r} {reason}", files=(location,))
+
+
+def places_of(working: Working) -> tuple[str, ...]:
+    """Where the table may have files beside its location."""
+    assert working.metadata is not None
+    data_path = working.metadata.properties.get(WRITE_DATA_PATH)
+    return (*working.also_at, data_path) if data_path else working.also_at
 
 
 def is_plainly_within(root: str, locations: Iterable[str]) -> bool:

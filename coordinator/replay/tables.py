@@ -68,11 +68,26 @@ def register_table(working: Working, intent: RegisterTable) -> Applied:
             f"{metadata_location} is of table {metadata.table_uuid}, not {intent.table_uuid}"
         )
     own_location(working, metadata.location, intent_id=intent.intent_id)
-    for snapshot in metadata.snapshots:
-        if snapshot.manifest_list is not None:
-            require_inside(working, snapshot.manifest_list, where=f"snapshot {snapshot.snapshot_id}")
+    require_own_places(working, metadata.properties)
+    for location, where in locations_of(metadata):
+        require_inside(working, location, where=where)
     _adopt(working, metadata, at=metadata_location, catalog=intent.catalog)
     return Applied(snapshot_id=metadata.current_snapshot_id)
+
+
+def locations_of(metadata: TableMetadata) -> Iterator[tuple[str, str]]:
+    """The files that metadata names, each with the member that names it; those of the past, too."""
+    for snapshot in metadata.snapshots:
+        if snapshot.manifest_list is not None:
+            yield snapshot.manifest_list, f"snapshot {snapshot.snapshot_id}"
+    for kind, listed in (
+        ("statistics", metadata.statistics),
+        ("partition-statistics", metadata.partition_statistics),
+    ):
+        for statistics in listed:
+            path = statistics.get("statistics-path")
+            if isinstance(path, str):
+                yield path, f"{kind} of snapshot {statistics.get('snapshot-id')}"
 
 
 def registered_location(working: Working, intent: RegisterTable) -> str:
@@ -84,11 +99,24 @@ def registered_location(working: Working, intent: RegisterTable) -> str:
     if intent.location is None or intent.metadata_location is not None:
         rules.INVALID_FIELD.refuse("a file-system table is given by its location")
     location = require_inside(working, intent.location, where="location")
-    assert working.placement.file_system is not None
-    newest = working.placement.file_system.newest(location)
+    newest = newest_in(working, location)
     if newest is None:
         rules.INVALID_TABLE.refuse(f"location: {location!r} holds no v<N>.metadata.json")
     return newest
+
+
+def newest_in(working: Working, location: str) -> str | None:
+    """Return the newest metadata file in the folder of a file-system table, None where there is none.
+
+    Refuses a folder that cannot be looked into whoever tries again.
+    """
+    assert working.placement.file_system is not None
+    try:
+        return working.placement.file_system.newest(location)
+    except Unavailable:
+        raise
+    except FirnError as error:
+        rules.INVALID_TABLE.refuse(f"location: {error}")
 
 
 def _left_by_an_attempt(working: Working, intent: CreateTable, location: str, *, table_uuid: str) -> bool:
@@ -98,8 +126,7 @@ def _left_by_an_attempt(working: Working, intent: CreateTable, location: str, *,
     """
     if intent.catalog != "file-system":
         return False
-    assert working.placement.file_system is not None
-    newest = working.placement.file_system.newest(location)
+    newest = newest_in(working, location)
     if newest is None:
         return False
     metadata = _readable(working, newest)

@@ -20,6 +20,7 @@ from firn.model.datafile import DataFile
 from firn.model.delete_index import referenced_data_file
 from firn.model.deletion_vector import DeletionVector
 from firn.model.intent import RowDelta
+from firn.storage.locations import canonical
 from firn.storage.puffin import deletion_vector_blob, encode_puffin
 
 
@@ -93,7 +94,9 @@ def draft_merged(working: Working, merged: Sequence[tuple[DataFile, DeletionVect
     if not merged:
         return []
     assert working.metadata is not None
-    folder = working.metadata.properties.get(WRITE_DATA_PATH) or f"{working.metadata.location}/data"
+    folder = working.metadata.properties.get(WRITE_DATA_PATH)
+    if not folder or canonical(folder) in working.placement.foreign.get(working.table, {}):
+        folder = f"{working.metadata.location}/data"
     location = f"{folder.rstrip('/')}/{working.attempt.token}-{len(working.drafted_files)}-deletes.puffin"
     blobs = [deletion_vector_blob(vector, data_file=file.referenced_data_file or "") for file, vector in merged]
     data, footer = encode_puffin(blobs, properties=_CREATED_BY)

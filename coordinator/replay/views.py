@@ -67,6 +67,7 @@ def register_view(working: Working, intent: RegisterView) -> Applied:
     if intent.table_uuid is not None and intent.table_uuid != view.view_uuid:
         rules.TABLE_UUID_MISMATCH.refuse(f"{at} is of view {view.view_uuid or 'without uuid'}, not {intent.table_uuid}")
     own_location(working, view.location, intent_id=intent.intent_id)
+    require_own_places(working, view.properties)
     if view.view_uuid:
         working.change, working.registered_at = "registered", at
     else:

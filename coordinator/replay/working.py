@@ -92,6 +92,8 @@ class Working:
         self.registered_at: str | None = None
         self.snapshots: list[DraftSnapshot] = []
         self.drafted_files: dict[str, bytes] = {}
+        self.new_files: list[str] = []
+        """Files that intents name, to be looked at before the swap: regular files, and behind no symbolic link."""
         self.heads: dict[str, Head] = {}
         self._base_heads = heads
         self._numbered: dict[str, ManifestFile] = {}

@@ -12,7 +12,7 @@ import pytest
 
 from firn.coordinator.client import Client, Intents, TableView, Unknown
 from firn.coordinator.client.data_files import data_files_from_parquet
-from firn.storage.marked_folders import MARK_NAME
+from firn.storage.locations import MARK_NAME
 from firn.storage.parquet_schema import arrow_schema
 from tests.acceptance.stack import Stack
 

@@ -15,7 +15,8 @@ from firn.model.errors import Unavailable
 from firn.model.intent import Intent
 from firn.model.outcome import Committed
 from firn.storage.local_files import LocalFiles
-from firn.storage.marked_folders import MARK_NAME, MarkedFiles, MarkedFolders
+from firn.storage.locations import MARK_NAME
+from firn.storage.marked_folders import MarkedFiles, MarkedFolders
 from firn.storage.memory_coordination import MemoryZooKeeper
 from tests.unit.coordinator.lanes.test_failing_disks import located
 from tests.unit.coordinator.lanes.test_swap_faults import check_chain

@@ -9,7 +9,8 @@ import sys
 import pytest
 
 from firn.model.errors import AlreadyExists, CorruptFile, InvalidInput, Misconfigured, Unavailable, UnknownOutcome
-from firn.storage.local_files import TEMPORARY_PREFIX, LocalFiles
+from firn.storage.local_files import LocalFiles
+from firn.storage.locations import TEMPORARY_PREFIX
 
 
 @pytest.fixture

@@ -13,7 +13,8 @@ from firn.storage.file_writes import ProcessWrites
 from firn.storage.files import FileStore
 from firn.storage.folder_marks import FolderMarks
 from firn.storage.local_files import LocalFiles
-from firn.storage.marked_folders import MARK_NAME, MarkedFiles, MarkedFolders, read_mark
+from firn.storage.locations import MARK_NAME
+from firn.storage.marked_folders import MarkedFiles, MarkedFolders, read_mark
 from firn.storage.memory_coordination import MemoryZooKeeper
 
 
