@@ -11,6 +11,7 @@ from firn.coordinator.replay import rules
 from firn.coordinator.replay.decision import Applied
 from firn.coordinator.replay.refs_rules import LISTED_MAX
 from firn.coordinator.replay.working import Working
+from firn.model.amounts import plural
 from firn.model.column_properties import follow_columns
 from firn.model.errors import InvalidInput
 from firn.model.landmark import Landmark, schema_key
@@ -47,7 +48,8 @@ def update_schema(working: Working, intent: UpdateSchema) -> Applied:
     evolved = _evolved(working, metadata, current, intent, changes)
     if len(evolved.fields_by_id) > working.limits.columns_max:
         rules.METADATA_TOO_LARGE.refuse(
-            f"the schema would have {len(evolved.fields_by_id)} columns, the limit is {working.limits.columns_max}"
+            f"the schema would have {plural(len(evolved.fields_by_id), 'column')}, "
+            f"the limit is {working.limits.columns_max}"
         )
     changed, schema_id = add_schema(metadata, evolved, now_ms=working.attempt.now_ms)
     try:
