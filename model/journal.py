@@ -10,9 +10,10 @@ from typing import Final, Literal
 
 import msgspec
 
-from firn.model.errors import CorruptFile
+from firn.model.errors import CorruptFile, TooLarge
 from firn.model.landmark import Landmark
 from firn.model.outcome import Committed, Outcome, Rejected
+from firn.model.strict_json import check_values
 
 
 class _Record(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_defaults=True, tag_field="record"):
@@ -117,6 +118,12 @@ class Checkpoint(_Record, frozen=True, kw_only=True, tag="checkpoint"):
 
 Record = Batch | Decided | Retried | Checkpoint
 
+SEGMENT_RECORDS_MAX: Final = 200_000
+"""Records of a segment that is read; a batch has some thousands."""
+
+SEGMENT_VALUES_MAX: Final = 6_000_000
+"""JSON values of a segment that is read, of which each line is decoded by itself."""
+
 _DECODER: Final = msgspec.json.Decoder(Record)
 _ENCODER: Final = msgspec.json.Encoder()
 
@@ -144,13 +151,19 @@ def encode_segment(segment: Segment) -> bytes:
 
 def decode_segment(data: bytes, *, location: str) -> Segment:
     """The inverse of `encode_segment`; raises CorruptFile naming what is wrong."""
+    if data.count(b"\n") > SEGMENT_RECORDS_MAX:
+        raise CorruptFile(location, f"journal segment has more than {SEGMENT_RECORDS_MAX} records")
+    try:
+        check_values(data, where=location, values_max=SEGMENT_VALUES_MAX)
+    except TooLarge as error:
+        raise CorruptFile(location, f"journal segment has {error.message}") from error
     lines = data.splitlines()
     try:
         end = msgspec.json.decode(lines[-1]) if lines else None
         if not isinstance(end, dict) or end.get("end") != len(lines) - 1:
             raise CorruptFile(location, "journal segment is cut: no end mark, or not after as many records as it says")
         records = [_DECODER.decode(line) for line in lines[:-1]]
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise CorruptFile(location, f"journal segment does not parse: {error}") from error
     batch = records[0] if records else None
     if not isinstance(batch, Batch):

@@ -48,6 +48,12 @@ HEADER_BYTES_MAX: Final = 64 * 1024 * 1024
 BLOCK_BYTES_MAX: Final = 64 * 1024 * 1024
 """Decompressed size of one block."""
 
+METERED_BYTES: Final = 1024 * 1024
+"""Larger blocks are decoded with their values counted. Of smaller ones, which all writers make, no count is needed."""
+
+BLOCK_READS_MAX: Final = 16_000_000
+"""Pieces that are read of one large block; a manifest list's record is about sixty."""
+
 DEFLATE_LEVEL: Final = 1
 """ISA-L's level 1 makes manifests 3 % larger than zlib's does, in a fifteenth of the time; 2 and 3 bring nothing."""
 
@@ -70,12 +76,37 @@ _INFLATE_ERRORS: Final[tuple[type[Exception], ...]] = (
 )
 
 
+class _Metered(io.BytesIO):
+    """Bytes of which only so many pieces are read: a large block may be made of values that take a byte each.
+
+    Because it is Python's, other threads run between two reads.
+    """
+
+    def __init__(self, content: bytes) -> None:
+        super().__init__(content)
+        self._left = BLOCK_READS_MAX
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        self._left -= 1
+        if self._left < 0:
+            raise ValueError(f"more than {BLOCK_READS_MAX} numbers and texts in one block")
+        return super().read(size)
+
+
 class AvroLimits(msgspec.Struct, frozen=True, kw_only=True):
     """How much one file may hold: its size and its decompressed size in bytes, and its records."""
 
     file_bytes_max: int = 256 * 1024 * 1024
     decompressed_bytes_max: int = 512 * 1024 * 1024
     records_max: int = 2_000_000
+    small_bytes: int = 16 * 1024 * 1024
+    ratio_max: int = 128
+    """Beyond `small_bytes` a file may be so many times as large decompressed. Entries of a thousand columns without a
+    value are sixty times as large, a bomb a thousand times."""
+
+    def content_bytes_max(self, *, stored: int) -> int:
+        """How large the content of a file of `stored` bytes may be, all blocks together."""
+        return min(self.decompressed_bytes_max, self.small_bytes + self.ratio_max * stored)
 
 
 DEFAULT_LIMITS: Final = AvroLimits()
@@ -128,7 +159,7 @@ class AvroFile(msgspec.Struct, frozen=True, kw_only=True):
 
     def read_contents(self) -> Iterator[tuple[int, bytes]]:
         """The blocks decompressed: how many records each announces, and their bytes. Raises CorruptFile."""
-        budget = self.limits.decompressed_bytes_max
+        budget = self.limits.content_bytes_max(stored=len(self.data))
         for index, block in enumerate(self.blocks):
             where = f"block {index}"
             try:
@@ -331,7 +362,8 @@ def decode_block(schema: AvroSchema, content: bytes, count: int) -> list[dict[st
         if content:
             raise ValueError(f"{len(content)} bytes for no records")
         return []
-    source = io.BytesIO(b"".join((encode_long(count), content, b"\x00")))
+    datum = b"".join((encode_long(count), content, b"\x00"))
+    source = io.BytesIO(datum) if len(datum) <= METERED_BYTES else _Metered(datum)
     decoded = fastavro.schemaless_reader(source, schema.block, None)
     if source.read(1):
         raise ValueError("bytes are left over behind the last record")

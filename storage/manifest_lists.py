@@ -268,10 +268,16 @@ def decode_manifest_list(
     if snapshot_id is not None and written_for is not None and written_for != snapshot_id:
         raise CorruptFile(location, f"the manifest list of snapshot {written_for}, not of {snapshot_id}")
     manifests: list[ManifestFile] = []
+    paths: set[str] = set()
     try:
         _check_schema(file.schema.root)
         for block in file.read_blocks():
-            manifests += [_manifest(record) for record in block]
+            for record in block:
+                manifest = _manifest(record)
+                if manifest.manifest_path in paths:
+                    raise InvalidInput("is listed twice", where=f"manifest {manifest.manifest_path}")
+                paths.add(manifest.manifest_path)
+                manifests.append(manifest)
     except InvalidInput as exc:
         raise CorruptFile(location, str(exc)) from None
     return manifests

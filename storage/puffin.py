@@ -38,7 +38,7 @@ FOOTER_TAIL_BYTES: Final = 12
 FOOTER_PAYLOAD_BYTES_MAX: Final = 64 * 1024 * 1024
 """Largest footer payload, in bytes, stored or decompressed, that is read or written."""
 
-BLOB_BYTES_MAX: Final = 1024 * 1024 * 1024
+BLOB_BYTES_MAX: Final = 256 * 1024 * 1024
 """Largest blob, in bytes once decompressed, that is read or written."""
 
 _FLAG_PAYLOAD_COMPRESSED: Final = 0x01

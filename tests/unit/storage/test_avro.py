@@ -15,7 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from firn.model.errors import CorruptFile, InvalidInput
+from firn.storage import avro
 from firn.storage.avro import SEAL, SEAL_KEY, AvroLimits, compress, encode_block, is_sealed, open_avro, write_avro
+from firn.storage.avro_numbers import encode_long
 from firn.storage.avro_schema import SCHEMA_DEPTH_MAX, SCHEMA_NODES_MAX, compile_schema
 from firn.storage.snappy import decompress
 from tests.strategies.older_avro import unsealed
@@ -307,6 +309,64 @@ def test_a_decompression_bomb_stops_at_the_limit(codec):
 def test_the_decompressed_limit_counts_all_blocks_together():
     with pytest.raises(CorruptFile, match="block 1: deflate: more than"):
         read(container(blocks=2), decompressed_bytes_max=len(encode_block(compile_schema(TEXT), ROWS)) - 1)
+
+
+def test_a_small_file_may_not_unpack_to_a_large_one():
+    """A few hundred kilobytes must not become hundreds of megabytes, though each block of them is small enough."""
+    content = encode_block(compile_schema(TEXT), [ROWS[0]] * 10_000)
+    blocks = [(10_000, compress(content, codec="deflate"))] * 4
+    data = write_avro(TEXT, blocks, metadata={})
+    assert len(content) * 4 > 10 * len(data)
+    assert len(read(data, small_bytes=1_000, ratio_max=10_000)) == 40_000
+    with pytest.raises(CorruptFile, match="deflate: more than"):
+        read(data, small_bytes=1_000, ratio_max=10)
+
+
+ARRAYS = {
+    "numbers": {"type": "array", "items": "int"},
+    "nulls": {"type": "array", "items": ["null", "int"]},
+    "records": {"type": "array", "items": {
+        "type": "record", "name": "k", "fields": [{"name": "key", "type": "int"}, {"name": "value", "type": "int"}],
+    }},
+    "arrays": {"type": "array", "items": {"type": "array", "items": "int"}},
+    "texts": {"type": "array", "items": "string"},
+    "maps": {"type": "array", "items": {"type": "map", "values": "null"}},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("items", ARRAYS)
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_large_block_of_tiny_values_is_refused_within_its_budget(items, sign, monkeypatch):
+    """Each takes a byte in the file and a hundred in memory, and no other thread runs while they are decoded."""
+    monkeypatch.setattr(avro, "METERED_BYTES", 500)
+    monkeypatch.setattr(avro, "BLOCK_READS_MAX", 1_000)
+    schema = json.dumps({"type": "record", "name": "r", "fields": [{"name": "a", "type": ARRAYS[items]}]}).encode()
+    count = encode_long(5_000) if sign > 0 else encode_long(-5_000) + encode_long(10_000)
+    data = write_avro(schema, [(1, count + bytes(10_000) + b"\x00")], metadata={}, codec="null")
+    with pytest.raises(CorruptFile, match="more than 1000 numbers and texts in one block"):
+        read(data)
+
+
+@pytest.mark.parametrize("items", ['"null"', '{"type": "record", "name": "k", "fields": []}',
+                                   '{"type": "fixed", "name": "k", "size": 0}'])  # fmt: skip
+def test_arrays_of_items_without_bytes_are_refused(items):
+    """Six bytes would stand for 4 GiB of them."""
+    schema = b'{"type": "record", "name": "r", "fields": [{"name": "a", "type": {"type": "array", "items": %s}}]}'
+    content = encode_long(2**32) + b"\x00"
+    with pytest.raises(CorruptFile, match="items that take no bytes"):
+        read(write_avro(schema % items.encode(), [(1, content)], metadata={}, codec="null"))
+
+
+@pytest.mark.parametrize("count", [2**31, 2**62, -(2**31), -(2**62), -(2**63)])
+def test_a_count_that_nothing_follows_is_refused(count):
+    schema = b'{"type": "record", "name": "r", "fields": [{"name": "a", "type": {"type": "array", "items": "int"}}]}'
+    content = encode_long(count) + (encode_long(8) if count < 0 else b"") + b"\x00" * 8
+
+    def call():
+        with pytest.raises(CorruptFile):
+            read(write_avro(schema, [(1, content)], metadata={}, codec="null"))
+
+    assert bounded(call, megabytes=16)
 
 
 def test_files_and_records_over_the_limits_are_refused():

@@ -52,8 +52,18 @@ def decode(data, **options):
 @settings(max_examples=40)
 @given(data=st.data())
 def test_every_manifest_survives_writing_and_reading(version, data):
-    rows = data.draw(st.lists(manifest_files(format_version=version), max_size=4))
+    files = manifest_files(format_version=version)
+    rows = data.draw(st.lists(files, max_size=4, unique_by=lambda one: one.manifest_path))
     assert decode(encode(rows, version=version), snapshot_id=5) == rows
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+@pytest.mark.parametrize("names", ["aa", "aba", "abcb"])
+def test_a_list_that_names_a_manifest_twice_is_refused(version, names):
+    ids = {"first_row_id": 40} if version == 3 else {}
+    data = encode([manifest(name, **ids) for name in names], version=version)
+    with pytest.raises(CorruptFile, match="is listed twice"):
+        decode(data)
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
