@@ -252,13 +252,19 @@ def _optional_bytes(value: bytes | None) -> bytes:
 
 
 def decode_manifest_list(
-    data: bytes, *, location: str, snapshot_id: int | None = None, limits: AvroLimits = LIST_LIMITS
+    data: bytes,
+    *,
+    location: str,
+    snapshot_id: int | None = None,
+    limits: AvroLimits = LIST_LIMITS,
+    refuse_repeated: bool = True,
 ) -> list[ManifestFile]:
     """The manifests of a list of any format version, in its order.
 
     Fields are found by id; what v1 does not have reads as the specification says (sequence numbers 0, content data,
     counts unknown). `snapshot_id` is compared with the header's where both are there. Raises CorruptFile naming the
-    check that failed, Unsupported for a format version that firn does not know.
+    check that failed, Unsupported for a format version that firn does not know. A manifest that is listed twice is one
+    such check, unless the caller looks for those itself.
     """
     file = open_avro(data, location=location, limits=limits)
     version = file.integer("format-version")
@@ -274,7 +280,7 @@ def decode_manifest_list(
         for block in file.read_blocks():
             for record in block:
                 manifest = _manifest(record)
-                if manifest.manifest_path in paths:
+                if refuse_repeated and manifest.manifest_path in paths:
                     raise InvalidInput("is listed twice", where=f"manifest {manifest.manifest_path}")
                 paths.add(manifest.manifest_path)
                 manifests.append(manifest)

@@ -112,7 +112,9 @@ class _Reading:
     def _manifests(self, snapshot: Snapshot) -> list[ManifestFile]:
         if snapshot.manifest_list is not None:
             data = self._files.read(snapshot.manifest_list, bytes_max=self._limits.manifest_list_bytes_max)
-            found = decode_manifest_list(data, location=snapshot.manifest_list, snapshot_id=snapshot.snapshot_id)
+            found = decode_manifest_list(
+                data, location=snapshot.manifest_list, snapshot_id=snapshot.snapshot_id, refuse_repeated=False
+            )
             if self._seals.broken_list(data, location=snapshot.manifest_list):
                 self._wrong(snapshot.manifest_list, CHANGED)
             return found

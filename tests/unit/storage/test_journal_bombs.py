@@ -19,7 +19,10 @@ END = b'{"end":1}\n'
         (b"\n" * 1_000, "more than 100 records"),
         (b"{}\n" * 1_000, "more than 100 records"),
         (b'{"record":"batch","zzz":[' + b"[]," * 5_000 + b"[]]}\n" + END, "more than 6000 JSON values"),
-        (b'{"record":"checkpoint","writers":{' + b'"a":[1],' * 5_000 + b'"b":1}}\n' + END, "more than 6000 JSON values"),
+        (
+            b'{"record":"checkpoint","writers":{' + b'"a":[1],' * 5_000 + b'"b":1}}\n' + END,
+            "more than 6000 JSON values",
+        ),
         (b'{"record":"batch","zzz":' + b"[" * 5_000 + b"\n" + END, "does not parse"),
         (b'{"record":"batch","zzz":' + b'{"a":' * 5_000 + b"\n" + END, "does not parse"),
         (b'{"record":"batch","batch":"\xff\xfe"}\n' + END, "does not parse"),
