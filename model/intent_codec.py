@@ -203,12 +203,13 @@ def identity_of(
 
     This is for telling the writer of a refused intent; nothing is decided on it.
     """
-    if len(payload) > limits.intent_bytes_max:
-        return None, None, None
     try:
         obj = strict_json.loads(
-            payload, where="intent", bytes_max=limits.intent_bytes_max, depth_max=limits.json_depth_max
-        )
+            payload, where="intent", bytes_max=limits.intent_bytes_max, values_max=limits.intent_values_max,
+            depth_max=limits.json_depth_max,
+        )  # fmt: skip
+    except TooLarge:
+        obj = _address_in(payload)
     except InvalidInput:
         return None, None, None
     if not isinstance(obj, dict):
@@ -219,6 +220,29 @@ def identity_of(
         table if _is_table_name(table) else None,
         reply_to if isinstance(reply_to, str) and _is_reply_stream(reply_to, reply_prefix) else None,
     )
+
+
+class _Address(msgspec.Struct, rename="kebab"):
+    intent_id: str | None = None
+    table: str | None = None
+    reply_to: str | None = None
+
+
+_ADDRESS_DECODER: Final = msgspec.json.Decoder(_Address)
+
+
+def _address_in(payload: bytes) -> dict[str, str | None] | None:
+    """Who a payload of more than the limits is from; the rest of it is passed over, not decoded.
+
+    None where that is not certain: a member that may stand there twice could be another one to another reader.
+    """
+    if any(payload.count(b'"%b"' % name.encode()) > 1 for name in ("intent-id", "table", "reply-to")):
+        return None
+    try:
+        address = _ADDRESS_DECODER.decode(payload)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    return {"intent-id": address.intent_id, "table": address.table, "reply-to": address.reply_to}
 
 
 def _is_table_name(name: Any) -> bool:

@@ -353,7 +353,7 @@ class Intake:
         try:
             decoded = self._decode(entry)
         except InvalidIntent as error:
-            self._set_aside.refuse(entry, error, epoch=self._epoch)
+            self._set_aside.refuse(entry, error, identity=self._set_aside.identity_of(entry), epoch=self._epoch)
             return None
         except Exception as error:  # noqa: BLE001 - whatever goes wrong over one entry must not stop the others
             return self._set_aside.unreadable(entry, error, epoch=self._epoch)
@@ -363,7 +363,8 @@ class Intake:
         try:
             decoded = await asyncio.to_thread(self._decode, entry)
         except InvalidIntent as error:
-            self._set_aside.refuse(entry, error, epoch=self._epoch)
+            identity = await asyncio.to_thread(self._set_aside.identity_of, entry)
+            self._set_aside.refuse(entry, error, identity=identity, epoch=self._epoch)
             return
         except Exception as error:  # noqa: BLE001 - as above
             await self._set_aside.unreadable(entry, error, epoch=self._epoch)

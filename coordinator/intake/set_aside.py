@@ -18,6 +18,10 @@ LOOK_BACK_S: Final = 5.0
 """How long the journal is asked for what was decided on an intent that cannot be read: all others wait."""
 
 
+Identity = tuple[str | None, str | None, str | None]
+"""Intent id, table and reply stream."""
+
+
 class SetAside:
     """Sets entries of one daemon aside as dead letters; `epoch` is the identity of the queue's content."""
 
@@ -29,9 +33,12 @@ class SetAside:
         self._limits = limits
         self._log: Any = structlog.get_logger()
 
-    def refuse(self, entry: Entry, error: InvalidIntent, *, epoch: str) -> None:
+    def identity_of(self, entry: Entry) -> Identity:
+        """Whose intent the entry is, as far as it says. Of a long one in a worker thread: it is read as a whole."""
+        return identity_of(entry.payload or b"", limits=self._limits, reply_prefix=self._reply_prefix)
+
+    def refuse(self, entry: Entry, error: InvalidIntent, *, identity: Identity, epoch: str) -> None:
         """It is no intent, or none that may be: its writer is told, as far as the entry says who that is."""
-        identity = identity_of(entry.payload or b"", limits=self._limits, reply_prefix=self._reply_prefix)
         self._publisher.dead_letter(entry, rule=error.rule, message=str(error), identity=identity, epoch=epoch)
 
     async def unreadable(self, entry: Entry, error: Exception, *, epoch: str) -> None:
@@ -45,7 +52,7 @@ class SetAside:
             "intent not read", shard=entry.shard, entry=entry.entry_id, bytes=len(entry.payload or b""), exc_info=error
         )
         try:
-            identity = identity_of(entry.payload or b"", limits=self._limits, reply_prefix=self._reply_prefix)
+            identity = await asyncio.to_thread(self.identity_of, entry)
         except Exception:  # noqa: BLE001 - it is what could not be read
             identity = None, None, None
         intent_id, table, _ = identity

@@ -9,7 +9,7 @@ import pytest
 
 from firn.model.definition_limits import columns_in
 from firn.model.errors import InvalidIntent
-from firn.model.intent_codec import decode_intent
+from firn.model.intent_codec import decode_intent, identity_of
 from firn.model.limits import Limits
 
 LIMITS = Limits(columns_max=20, properties_max=5, layout_fields_max=5, intent_values_max=2_000)
@@ -72,6 +72,21 @@ def test_an_intent_of_more_values_than_the_limit_is_refused_before_it_is_decoded
     with pytest.raises(InvalidIntent, match="more than 2000 JSON values") as caught:
         decode_intent(payload, limits=LIMITS)
     assert caught.value.rule == "intent-too-large"
+    assert identity_of(payload, limits=LIMITS) == (ID, "db.t", None)
+
+
+@pytest.mark.parametrize(
+    ("payload", "identity"),
+    [
+        (b'{"intent-id":"%b","table":"db.t","zzz":"%b"}' % (ID.encode(), b"x" * 1_000), (ID, "db.t", None)),
+        (b'{"intent-id":"%b","table":{},"zzz":"%b"}' % (ID.encode(), b"x" * 1_000), (None, None, None)),
+        (b'{"intent-id":"%b","intent-id":"","zzz":"%b"}' % (ID.encode(), b"x" * 1_000), (None, None, None)),
+        (b'{"intent-id":"%b","zzz":%b' % (ID.encode(), b"[" * 5_000), (None, None, None)),
+        (b'{"intent-id":"%b","zzz":"\xff%b"}' % (b"\xff", b"x" * 1_000), (None, None, None)),
+    ],
+)
+def test_a_writer_of_too_much_is_known_where_that_is_certain(payload: bytes, identity: tuple[str | None, ...]) -> None:
+    assert identity_of(payload, limits=Limits(intent_bytes_max=500)) == identity
 
 
 @pytest.mark.parametrize(("given", "columns"), [(schema(20), 20), (NESTED, 22), (MAPS, 2), ([{}, None, 3, "name"], 0)])
