@@ -73,7 +73,7 @@ def _replace(working: Working, metadata: TableMetadata, intent: CreateOrReplaceT
     require_seen(working, metadata, intent.seen)
     require_base(metadata, intent)
     location = _location(working, metadata, intent)
-    require_own_places(working, {**metadata.properties, **intent.properties})
+    require_own_places(working, {**metadata.properties, **intent.properties}, location=location or metadata.location)
     if intent.format_version is not None and intent.format_version < metadata.format_version:
         rules.FORMAT_DOWNGRADE.refuse(
             f"the table has format version {metadata.format_version}, which cannot become {intent.format_version}"

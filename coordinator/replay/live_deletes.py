@@ -33,6 +33,12 @@ def named_key(file: DeleteFileRef) -> DeleteKey:
     return canonical(file.file_path), file.content_offset
 
 
+def _target(file: DataFile) -> str | None:
+    """The canonical name of the one data file that deletes are for."""
+    path = referenced_data_file(file)
+    return None if path is None else canonical(path)
+
+
 class LiveDelete(msgspec.Struct, frozen=True):
     """A live delete file, and the location of the manifest that holds it."""
 
@@ -129,7 +135,7 @@ class LiveDeletes:
 
     def only_for(self, data_file: str) -> list[LiveDelete]:
         """The deletes that are for this data file alone: its deletion vector, position delete files that name it."""
-        found = (self._by_key.get(key) for key in self._of_file.get(data_file) or ())
+        found = (self._by_key.get(key) for key in self._of_file.get(canonical(data_file)) or ())
         return [delete for delete in found if delete is not None]
 
     def vectors_of(self, data_file: str) -> list[LiveDelete]:
@@ -154,7 +160,7 @@ class LiveDeletes:
         """The delete file is live, in this manifest (which may be another than before)."""
         key = delete_key(delete.file)
         self._by_key.put(key, delete)
-        data_file = referenced_data_file(delete.file)
+        data_file = _target(delete.file)
         if data_file is not None:
             known = self._of_file.get(data_file) or ()
             if key not in known:
@@ -169,7 +175,7 @@ class LiveDeletes:
             return
         self._by_key.remove(key)
         self._wide.remove(key)
-        data_file = referenced_data_file(delete.file)
+        data_file = _target(delete.file)
         if data_file is None:
             return
         left = tuple(one for one in self._of_file.get(data_file) or () if one != key)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NoReturn
 
 from firn.coordinator.replay import rules
 from firn.coordinator.replay.working import Working
@@ -92,10 +92,14 @@ def require_own(working: Working, location: str, *, where: str) -> str:
                 if other != working.table:
                     rules.LOCATION_TAKEN.refuse(f"{where}: {location!r} overlaps with {taken!r} of table {other!r}")
                 if not overlap(normal, taken):
-                    rules.LOCATION_TAKEN.refuse(
-                        f"{where}: {location!r} is, by a symbolic link, also {taken!r} of the same table: use one name"
-                    )
+                    _refuse_alias(location, taken, where=where)
     return normal
+
+
+def _refuse_alias(location: str, own: str, *, where: str) -> NoReturn:
+    rules.LOCATION_TAKEN.refuse(
+        f"{where}: {location!r} is, by a symbolic link, also {own!r} of the same table: use one name"
+    )
 
 
 def _require_folder(working: Working, normal: str, *, where: str) -> None:
@@ -117,11 +121,21 @@ def _require_folder(working: Working, normal: str, *, where: str) -> None:
         rules.LOCATION_NOT_ALLOWED.refuse(f"{where}: {normal[:300]!r} {reason}: give another location")
 
 
-def require_own_places(working: Working, properties: Mapping[str, str]) -> None:
-    """Refuse properties that put files where tables may not be, or into another table's place."""
+def require_own_places(working: Working, properties: Mapping[str, str], *, location: str) -> None:
+    """Refuse properties that put files where tables may not be, or into another table's place.
+
+    `location` is that of the table whose properties they are. Prevents also: one file of a table under two names.
+    """
+    real, known = working.placement.real, [canonical(location)]
     for name in PLACES:
-        if properties.get(name):
-            require_own(working, properties[name], where=f"properties.{name}")
+        if not properties.get(name):
+            continue
+        where = f"properties.{name}"
+        place = require_own(working, properties[name], where=where)
+        for own in known:
+            if not overlap(place, own) and overlap(real.get(place, place), real.get(own, own)):
+                _refuse_alias(place, own, where=where)
+        known.append(place)
 
 
 def places_beside(metadata: TableMetadata | ViewMetadata) -> tuple[str, ...]:

@@ -26,7 +26,7 @@ def update_properties(working: Working, intent: UpdateProperties) -> Applied:
     metadata = working.require(table_uuid=intent.table_uuid)
     require_expected(metadata.properties, intent.expect)
     require_not_reserved(intent)
-    require_own_places(working, intent.updates)
+    require_own_places(working, intent.updates, location=metadata.location)
     now_ms = working.attempt.now_ms
     try:
         _check_values(intent)

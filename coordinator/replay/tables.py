@@ -29,7 +29,7 @@ def create_table(working: Working, intent: CreateTable) -> Applied:
     """Make the table. Prevents: two tables in one place, where one's cleanup deletes the other's files."""
     working.require_free()
     location = own_location(working, intent.location, intent_id=intent.intent_id)
-    require_own_places(working, intent.properties)
+    require_own_places(working, intent.properties, location=location)
     table_uuid = intent.table_uuid or str(uuid.uuid5(TABLE_UUIDS, intent.intent_id))
     if _left_by_an_attempt(working, intent, location, table_uuid=table_uuid):
         return Applied()
@@ -68,7 +68,7 @@ def register_table(working: Working, intent: RegisterTable) -> Applied:
             f"{metadata_location} is of table {metadata.table_uuid}, not {intent.table_uuid}"
         )
     own_location(working, metadata.location, intent_id=intent.intent_id)
-    require_own_places(working, metadata.properties)
+    require_own_places(working, metadata.properties, location=metadata.location)
     for location, where in locations_of(metadata):
         require_inside(working, location, where=where)
     _adopt(working, metadata, at=metadata_location, catalog=intent.catalog)

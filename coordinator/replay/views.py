@@ -39,7 +39,7 @@ def create_view(working: Working, intent: CreateView) -> Applied:
     """Make the view. Prevents: a table or view that another one stands in for; a definition that no engine can read."""
     working.require_free()
     location = own_location(working, intent.location, intent_id=intent.intent_id)
-    require_own_places(working, intent.properties)
+    require_own_places(working, intent.properties, location=location)
     version, schema = _definition(working, intent)
     try:
         working.view = view_changes.new_view_metadata(
@@ -67,7 +67,7 @@ def register_view(working: Working, intent: RegisterView) -> Applied:
     if intent.table_uuid is not None and intent.table_uuid != view.view_uuid:
         rules.TABLE_UUID_MISMATCH.refuse(f"{at} is of view {view.view_uuid or 'without uuid'}, not {intent.table_uuid}")
     own_location(working, view.location, intent_id=intent.intent_id)
-    require_own_places(working, view.properties)
+    require_own_places(working, view.properties, location=view.location)
     if view.view_uuid:
         working.change, working.registered_at = "registered", at
     else:
@@ -93,7 +93,7 @@ def replace_view(working: Working, intent: ReplaceView) -> Applied:
     """Give the view another definition; one that it had before comes back as the version that it was."""
     view = require_base(working, intent)
     location = None if intent.location is None else require_own(working, intent.location, where="location")
-    require_own_places(working, intent.properties)
+    require_own_places(working, intent.properties, location=location or view.location)
     version, schema = _definition(working, intent)
     require_dialects(view, version, properties={**view.properties, **intent.properties})
     try:
@@ -112,7 +112,7 @@ def update_view_properties(working: Working, intent: UpdateViewProperties) -> Ap
     require_no_contradiction(intent.updates, intent.removals)
     view = require_base(working, intent)
     require_expected(view.properties, intent.expect)
-    require_own_places(working, intent.updates)
+    require_own_places(working, intent.updates, location=view.location)
     try:
         changed = view_changes.set_properties(view, intent.updates)
         changed = view_changes.remove_properties(changed, intent.removals)

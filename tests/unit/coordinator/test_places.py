@@ -107,6 +107,30 @@ async def test_a_link_out_of_the_warehouse_is_not_allowed(bench: LocalBench) -> 
                 assert await rule_of(bench, intent) == "location-not-allowed", intent
 
 
+async def test_a_table_has_no_place_under_two_names(bench: LocalBench) -> None:
+    async with bench.daemon():
+        own = str(bench.root / "db" / "events")
+        alias, place = bench.link("alias", own), f"{bench.root}/place"
+        other_alias = bench.link("other", place)
+        for properties in ({PLACES[0]: f"{alias}/files"}, {PLACES[0]: place, PLACES[2]: other_alias}):
+            for intent in (
+                created(properties=properties),
+                await registering(bench, await metadata_of(bench), location=own, properties=properties),
+            ):
+                assert await rule_of(bench, intent) == "location-taken", intent
+        await bench.commit(created())
+        for updates in ({PLACES[0]: alias}, {PLACES[0]: place, PLACES[2]: other_alias}):
+            changing = UpdateProperties(intent_id=new_id(), table=TABLE, updates=updates)
+            assert await rule_of(bench, changing) == "location-taken"
+
+
+async def metadata_of(bench: LocalBench) -> TableMetadata:
+    """The metadata of some new table."""
+    name = f"db.t{new_id()}"
+    await bench.commit(created(name))
+    return await bench.metadata(name)
+
+
 def become_a_file(link: Path) -> None:
     link.unlink()
     link.write_text("a file")
@@ -231,9 +255,11 @@ async def test_a_property_names_a_place_of_the_tables_own(bench: LocalBench, nam
                     assert await rule_of(bench, intent) == rule, (place, intent)
 
 
-async def registering(bench: LocalBench, metadata: TableMetadata, **changes: Any) -> RegisterTable:
-    """Take over a table that another engine has left in a folder of its own."""
-    location = f"{bench.root}/foreign/{new_id()}"
+async def registering(
+    bench: LocalBench, metadata: TableMetadata, *, location: str | None = None, **changes: Any
+) -> RegisterTable:
+    """Take over a table that another engine has left, in a folder of its own if nothing else is said."""
+    location = location or f"{bench.root}/foreign/{new_id()}"
     changed = msgspec.structs.replace(metadata, location=location, **changes)
     at = f"{location}/metadata/00000-{new_id()}.metadata.json"
     bench.files.create(at, encode_metadata(changed))
@@ -296,7 +322,7 @@ async def test_files_in_a_place_from_before_places_were_checked_are_refused(benc
 def unchecked() -> Iterator[None]:
     """Registration as it was before it looked at properties."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("firn.coordinator.replay.tables.require_own_places", lambda *_: None)
+        patch.setattr("firn.coordinator.replay.tables.require_own_places", lambda *_, **__: None)
         yield
 
 

@@ -63,6 +63,14 @@ async def granted(reservations: Reservations, scope: Scope | None = None, **memb
     return begun.reservation.reservation_id
 
 
+async def test_a_file_is_reserved_in_all_of_its_spellings() -> None:
+    clock = Clock()
+    await granted(clock.reservations, Scope(files=("/wh/t/a", "s3://b/k")))
+    for spelling in ("file:/wh/t/a", "file:///wh//t/a", "s3a://B/k"):
+        (overlap,) = (await begin(clock.reservations, Scope(files=(spelling, "/wh/t/b")))).overlaps
+        assert (overlap.certain, overlap.files) == (True, (spelling,))
+
+
 async def test_who_begins_what_another_has_reserved_hears_who_and_until_when() -> None:
     clock = Clock()
     first = await begin(clock.reservations, files("a", "b"), holder="compactor-1", purpose="nightly")
@@ -197,6 +205,7 @@ async def disturbed(reservations: Reservations, mine: str) -> Standing:
 
 SCOPES: list[tuple[Scope, str]] = [
     (files("a", "x"), "1 of the reserved files was removed"),
+    (Scope(files=(path_of("a").replace("memory://wh", "MEMORY://WH"),)), "1 of the reserved files was removed"),
     (Scope(partitions=(ReservedPartition(0, ()),)), "1 file of the reserved partitions was added or removed"),
     (Scope(row_filter={"type": "eq", "term": "id", "value": 1}), "may hold reserved rows"),
     (Scope(), "delete on main"),

@@ -9,6 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from firn.coordinator.insight.lost_past import evidence_of
+from firn.coordinator.tables.table_reader import TableReader
 from firn.model.intent import ContentFile, DeleteFileRef, DropTable, RegisterTable
 from firn.model.manifest import ManifestEntry, ManifestFile, Status
 from firn.model.outcome import Committed, Rejected
@@ -233,3 +235,14 @@ async def test_a_file_that_is_stored_in_two_spellings_is_found_and_removed_whole
         assert await table.entries() == []
         await table.commit(table.append(file))
         assert await table.ids() == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+async def test_traces_of_a_lost_intent_are_found_in_every_spelling(spelling: str) -> None:
+    async with local_table() as table:
+        file = table.data(*ROWS)
+        await table.commit(table.append(file))
+        reader = TableReader(table.bench.files, limits=table.bench.limits)
+        lost = table.append(spelled(file, spelling))
+        found = evidence_of(lost, metadata=await table.metadata(), reader=reader)
+        assert (found.files, found.live) == (1, 1)
