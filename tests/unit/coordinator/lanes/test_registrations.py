@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from firn.model.intent import CreateOrReplaceTable, CreateTable, RegisterTable
+from firn.model.intent import CreateOrReplaceTable, CreateTable, DropTable, RegisterTable
 from firn.model.limits import Limits
 from firn.model.operations.layout import UpdateSchema
 from firn.model.operations.tables import SeenTable
@@ -19,9 +19,12 @@ from firn.model.operations.upkeep import UpdateProperties
 from firn.model.operations.views import RegisterView, UpdateViewProperties
 from firn.model.outcome import Committed, Rejected
 from firn.storage.files import FileStore
+from firn.storage.manifest_lists import encode_manifest_list
+from firn.storage.manifest_reader import StoredManifests
 from firn.storage.memory_files import MemoryFiles
+from firn.storage.metadata_files import encode_metadata
 from tests.unit.coordinator.view_intents import change, new_view, replaced
-from tests.unit.coordinator.workbench import TABLE, WAREHOUSE, Workbench, append, create, new_id
+from tests.unit.coordinator.workbench import TABLE, WAREHOUSE, Workbench, append, create, delete, new_id
 
 FOLDER = f"{WAREHOUSE}/foreign"
 NUMBERED = f"{FOLDER}/metadata/v1.metadata.json"
@@ -147,3 +150,36 @@ async def test_nothing_grows_beyond_its_limits_by_small_steps(what: str) -> None
             seen = outcome if isinstance(outcome, Committed) else seen
     assert [type(outcome) for outcome in outcomes] == [Committed, Committed, Rejected, Rejected]
     assert {outcome.rule for outcome in outcomes if isinstance(outcome, Rejected)} == {"metadata-too-large"}
+
+
+@pytest.mark.parametrize("where", ["registered", "found later"])
+async def test_a_list_that_names_a_manifest_twice_is_refused_and_named(where: str) -> None:
+    """A hundred thousand times over, it would be a hundred thousand reads of one file."""
+    bench = Workbench()
+    async with bench.daemon():
+        await bench.commit(create())
+        await bench.commit(append("a"))
+        metadata = await bench.metadata()
+        snapshot = metadata.current_snapshot
+        assert snapshot is not None
+        assert snapshot.manifest_list is not None
+        manifests = StoredManifests(bench.files).manifests(metadata, snapshot)
+        repeated = encode_manifest_list(
+            manifests * 1_000, format_version=2, snapshot_id=snapshot.snapshot_id,
+            parent_snapshot_id=snapshot.parent_snapshot_id, sequence_number=snapshot.sequence_number,
+        )  # fmt: skip
+        await bench.commit(DropTable(intent_id=new_id(), table=TABLE))
+        if where == "registered":
+            bench.files.replace(snapshot.manifest_list, repeated)
+        at = f"{metadata.location}/metadata/00009-a.metadata.json"
+        bench.files.create(at, encode_metadata(metadata))
+        register = RegisterTable(intent_id=new_id(), table=TABLE, metadata_location=at)
+        outcomes = await bench.settle(register)
+        bench.files.replace(snapshot.manifest_list, repeated)
+        if isinstance(outcomes[0], Committed):
+            outcomes = await bench.settle(delete("a"))
+        await bench.commit(create("db.other"))
+    (refused,) = outcomes
+    assert isinstance(refused, Rejected)
+    assert manifests[0].manifest_path in refused.message
+    assert "is listed twice" in refused.message
