@@ -41,6 +41,7 @@ from firn.coordinator.pending import Pending
 from firn.coordinator.replay.holds import Hold
 from firn.coordinator.replay.working import Working
 from firn.coordinator.tables.manifest_merger import ManifestMerger
+from firn.coordinator.tables.merges_beside import MergesBeside
 from firn.coordinator.tables.table_catalogs import TableCatalogs
 from firn.coordinator.tables.table_locations import TableLocations
 from firn.coordinator.tables.table_reader import TableReader
@@ -107,17 +108,25 @@ class Daemon:
         pauses = Pauses(session)
         self.paused = PausedTables(pauses, metrics=self.metrics)
         threads = LaneThreads()
+        reader = TableReader(files, limits=limits)
         shop = Workshop(
             daemon=self.member,
             files=files,
             writes=writes or ThreadWrites(files),
             threads=threads,
             kept=KeptStates(bytes_max=limits.table_states_bytes_max, on_forgotten=self.metrics.states_forgotten.inc),
-            reader=TableReader(files, limits=limits, merger=self._merger_by(calculator)),
+            reader=reader,
+            merges=MergesBeside(
+                files,
+                reader.merge_source,
+                limits=limits,
+                keep=reader.remember,
+                merger=self._merger_by(calculator),
+                on_failed=lambda cause: self.metrics.merges_failed.labels(cause).inc(),
+            ),
             journal=JournalFiles(files, bytes_max=limits.journal_bytes_max),
             pointers=pointers,
             catalogs=TableCatalogs(pointers, file_system, run=threads.read),
-            file_system=file_system,
             leases=self._leases,
             locations=TableLocations(pointers),
             paused=self.paused,

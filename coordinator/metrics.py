@@ -89,6 +89,12 @@ class Metrics:
             "Large merged manifests that a process of its own has laid out; the daemon lays out all others itself.",
             registry=self.registry,
         )
+        self.merges_failed = Counter(
+            "firn_merges_failed",
+            "Merges of manifests that were skipped, by cause: part (a manifest is unusable), merged (what they become "
+            "is), store (it does not answer), internal (a bug). Commits go on.",
+            ("cause",), registry=self.registry,
+        )  # fmt: skip
         self.batches = Counter("firn_batches", "Batches ended, by how.", ("result",), registry=self.registry)
         self.batch_intents = Histogram(
             "firn_batch_intents", "Intents per batch.", buckets=COUNT_BUCKETS, registry=self.registry

@@ -161,7 +161,6 @@ class DryRuns(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             warehouse=shared.warehouse or own.warehouse,
             allowed=shared.allowed or own.allowed,
             taken=taken,
-            file_system=FileSystemTables(self.files),
         )
         choosing = [intent for intent in intents if chooses_places(intent)]
         return await asyncio.to_thread(self._with_places, placement, choosing) if choosing else placement

@@ -46,9 +46,8 @@ class LanePlaces:
         if any(operation.table != self._table for operation in choosing) or state.pointer is not None:
             await shop.locations.announce_move()
         placement = Placement(
-            warehouse=shop.warehouse, allowed=shop.allowed, taken=taken, file_system=shop.file_system, foreign=foreign,
-            registered=registered,
-        )  # fmt: skip
+            warehouse=shop.warehouse, allowed=shop.allowed, taken=taken, foreign=foreign, registered=registered
+        )
         return await shop.threads.read(with_places, placement, choosing)
 
     async def foreign(self, states: Iterable[TableState]) -> dict[str, dict[str, str]]:

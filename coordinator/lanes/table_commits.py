@@ -33,12 +33,16 @@ from firn.coordinator.outcomes.publish import Notice
 from firn.coordinator.pending import Pending, operations_in, transaction_in
 from firn.coordinator.replay.attempt import Attempt, Found, Placement
 from firn.coordinator.replay.decision import Refused
+from firn.coordinator.replay.draft import ManifestRef, location_of
+from firn.coordinator.replay.merging import is_long, is_overlong
 from firn.coordinator.replay.places import chooses_places, may_make
 from firn.coordinator.tables.table_locations import LOCATIONS_LOCK
 from firn.coordinator.tables.table_state import TableState
 from firn.model.errors import AlreadyExists, CorruptFile, FirnError, NotFound, Unavailable
 from firn.model.identifiers import uuid7
 from firn.model.journal import Retried
+from firn.model.manifest import ManifestFile
+from firn.model.metadata import TableMetadata
 from firn.model.outcome import Outcome, Rejected
 from firn.model.table_properties import MAX_SWAPS_PER_SECOND
 from firn.storage.leases import Lease
@@ -141,6 +145,7 @@ class TableCommits:
                 batch[:] = await self._first_outcomes.tell(batch, self._state)
                 if not batch:
                     return
+                await self._wait_for_merges()
                 batch[:] = [unless_late(pending, now_ms=shop.wall_ms()) for pending in batch]
                 placement = await self._places.placement(batch, self._state, registered)
                 placement = msgspec.structs.replace(placement, unusable={**placement.unusable, **unusable})
@@ -149,7 +154,7 @@ class TableCommits:
                     limits=limits, written={} if plan is None else plan.written,
                     waiting=await self._behind.needs(batch, self._state),
                 )  # fmt: skip
-                attempt = _attempt(batch_id, number, batch, now_ms=shop.wall_ms())
+                attempt = self._attempt(batch_id, number, batch)
                 prepared = await self._prepared(plan, attempt, leases=leases, retried=retried)
                 if not prepared.parts:
                     self._publish_unjournaled(batch, prepared.outcomes)
@@ -264,6 +269,21 @@ class TableCommits:
             self._shop.reader.remember(location, packed)
         if part.working.change in {"created", "registered", "dropped"}:
             self._shop.locations.forget(table)
+        self._follow_merges(part)
+
+    def _follow_merges(self, part: Part) -> None:
+        """Begin the merges that a won swap has made worth while; those that it took over are done."""
+        table, metadata, merges = part.change.table, part.working.metadata, self._shop.merges
+        merges.took_over(part.working.taken_over)
+        if metadata is None:
+            return
+        if merges.is_excluded(table):
+            heads = part.state.heads.values()
+            merges.forget_missing(table, (location_of(one) for head in heads for one in head.manifests))
+        for branch in {draft.branch for draft in part.working.snapshots}:
+            head = part.working.heads.get(branch)
+            if head is not None:
+                self._begin_merges(table, metadata, head.manifests)
 
     def _log_won(self, prepared: Prepared, number: int) -> None:
         own = prepared.parts[0]
@@ -355,12 +375,47 @@ class TableCommits:
         reading = [operation for operation in operations_in(batch) if reads_metadata(operation)]
         if not reading or self._state.current is not None:
             return {}
-        placement = Placement(warehouse=shop.warehouse, allowed=shop.allowed, file_system=shop.file_system)
-        attempt = _attempt(batch_id, 0, batch, now_ms=shop.wall_ms())
+        placement = Placement(warehouse=shop.warehouse, allowed=shop.allowed)
+        attempt = self._attempt(batch_id, 0, batch)
         work = shop.threads.read(
             read_registered, reading, reader=shop.reader, attempt=attempt, placement=placement, limits=shop.limits
         )
         return await self._timed("load", work)
+
+    def _attempt(self, batch_id: str, number: int, batch: Sequence[Pending]) -> Attempt:
+        now_ms, merges = self._shop.wall_ms(), self._shop.merges
+        tables = {self.table, *(operation.table for operation in operations_in(batch))}
+        return Attempt(
+            batch=batch_id,
+            token=uuid7(now_ms=now_ms, entropy=secrets.token_bytes(10)),
+            number=number,
+            now_ms=now_ms,
+            queued_ms=max(pending.entry_ms for pending in batch),
+            merges={table: finished for table in tables if (finished := merges.finished(table))},
+        )
+
+    async def _wait_for_merges(self) -> None:
+        """Wait for a merge, a few seconds at most, if a branch of the table has too many manifests."""
+        metadata = self._state.metadata
+        if metadata is None:
+            return
+        long = [head.manifests for head in self._state.heads.values() if is_overlong(metadata, head.manifests)]
+        for manifests in long:
+            self._begin_merges(self.table, metadata, manifests)
+        if long:
+            await self._timed("load", self._shop.merges.wait(self.table))
+
+    def _begin_merges(self, table: str, metadata: TableMetadata, manifests: Sequence[ManifestRef]) -> None:
+        """Have small manifests merged beside the commits, where there are many."""
+        if not is_long(metadata, manifests):
+            return
+        stored = [manifest for manifest in manifests if isinstance(manifest, ManifestFile)]
+        self._shop.merges.begin(table, metadata, stored, new_location=lambda: self._merge_location(metadata))
+
+    def _merge_location(self, metadata: TableMetadata) -> str:
+        """Return a name for a merged manifest that is used by nothing else."""
+        unique = uuid7(now_ms=self._shop.wall_ms(), entropy=secrets.token_bytes(10))
+        return f"{metadata.location}/metadata/{unique}-merged.avro"
 
     async def _write(
         self, prepared: Prepared, batch: Sequence[Pending], leases: Sequence[Lease]
@@ -410,13 +465,3 @@ def size_after(part: Part, before: TableSize | None) -> TableSize | None:
 async def run_here(work: Callable[..., T], *arguments: Any, **named: Any) -> T:
     """As `asyncio.to_thread`, without the thread."""
     return work(*arguments, **named)
-
-
-def _attempt(batch_id: str, number: int, batch: Sequence[Pending], *, now_ms: int) -> Attempt:
-    return Attempt(
-        batch=batch_id,
-        token=uuid7(now_ms=now_ms, entropy=secrets.token_bytes(10)),
-        number=number,
-        now_ms=now_ms,
-        queued_ms=max(pending.entry_ms for pending in batch),
-    )

@@ -14,12 +14,12 @@ from firn.coordinator.outcomes.publish import Publisher
 from firn.coordinator.pending import Pending
 from firn.coordinator.replay.holds import Hold
 from firn.coordinator.replay.working import Working
+from firn.coordinator.tables.merges_beside import MergesBeside
 from firn.coordinator.tables.table_catalogs import TableCatalogs
 from firn.coordinator.tables.table_locations import TableLocations
 from firn.coordinator.tables.table_reader import TableReader
 from firn.model.journal import Segment
 from firn.model.limits import Limits
-from firn.storage.file_system_tables import FileSystemTables
 from firn.storage.file_writes import FileWrites
 from firn.storage.files import FileStore
 from firn.storage.given_up import GivenUp
@@ -38,10 +38,10 @@ class Workshop(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     threads: LaneThreads
     kept: KeptStates
     reader: TableReader
+    merges: MergesBeside
     journal: JournalFiles
     pointers: Pointers
     catalogs: TableCatalogs
-    file_system: FileSystemTables
     leases: Leases
     locations: TableLocations
     paused: PausedTables

@@ -10,9 +10,9 @@ import msgspec
 from firn.coordinator.replay.bound_together import bind_together
 from firn.coordinator.replay.decision import Applied, Decision, Refusal
 from firn.coordinator.replay.draft import MANIFEST_ENTRIES_MAX, DraftManifest
-from firn.coordinator.replay.file_change import FileChange, apply_change, follow_drafts
+from firn.coordinator.replay.file_change import FileChange, apply_change, follow_names
 from firn.coordinator.replay.files_rules import bind_added, require_named_once, require_not_live
-from firn.coordinator.replay.merging import merge_small
+from firn.coordinator.replay.merging import take_over
 from firn.coordinator.replay.refusals import placed
 from firn.coordinator.replay.working import Working
 from firn.coordinator.replay.written_manifests import ReadManifest, read_written, require_all_added
@@ -111,7 +111,7 @@ class AppendGroup:
             for one in self.manifests
         ]
         head = working.head(self.branch)
-        kept, merged = merge_small(working, head.manifests, snapshot_id=self.snapshot_id)
+        kept, names = take_over(working, head.manifests, snapshot_id=self.snapshot_id)
         working.commit(
             branch=self.branch,
             snapshot_id=self.snapshot_id,
@@ -122,7 +122,7 @@ class AppendGroup:
             intents=self.intents,
             properties=self.summary,
         )
-        follow_drafts(working, head, merged)
+        follow_names(head, names)
 
 
 def append_all(working: Working, intents: Sequence[Append]) -> list[Decision]:

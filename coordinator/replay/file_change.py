@@ -15,7 +15,7 @@ from firn.coordinator.replay.draft import MANIFEST_ENTRIES_MAX, DraftManifest, M
 from firn.coordinator.replay.head import Head
 from firn.coordinator.replay.live_deletes import DeleteKey, LiveDelete, delete_key
 from firn.coordinator.replay.live_entries import manifests_of
-from firn.coordinator.replay.merging import Merged, TakenOver, merge_small
+from firn.coordinator.replay.merging import take_over
 from firn.coordinator.replay.splicing import spliced
 from firn.coordinator.replay.working import Working
 from firn.coordinator.replay.written_manifests import ReadManifest
@@ -101,8 +101,8 @@ def apply_change(
     ]
     added_data = _drafts(working, intent, change, change.added_data, content="data")
     added_deletes = _drafts(working, intent, change, change.added_deletes, content="deletes")
-    kept_data, merged_data = merge_small(working, data.manifests, snapshot_id=snapshot_id)
-    kept_deletes, merged_deletes = merge_small(working, deletes.manifests, snapshot_id=snapshot_id)
+    kept_data, data_names = take_over(working, data.manifests, snapshot_id=snapshot_id)
+    kept_deletes, delete_names = take_over(working, deletes.manifests, snapshot_id=snapshot_id)
     working.commit(
         branch=intent.branch,
         snapshot_id=snapshot_id,
@@ -119,8 +119,8 @@ def apply_change(
         for one in change.added_manifests:
             head.live.put_all((f.file_path for f in one.files), manifest=one.written.manifest_path)
         head.live.rename_manifests(data.names)
-        drafts = (*merged_data, *added_data, *deletes.drafts, *merged_deletes, *added_deletes)
-        follow_drafts(working, head, drafts)
+        follow_names(head, {**data_names, **delete_names})
+        follow_drafts(working, head, (*added_data, *deletes.drafts, *added_deletes))
     return Applied(snapshot_id=snapshot_id, sequence_number=sequence_number)
 
 
@@ -282,14 +282,20 @@ def _forget(head: Head, removed_data: Collection[str], removed_deletes: Collecti
             head.deletes.remove(key)
 
 
-def follow_drafts(working: Working, head: Head, drafts: Sequence[Merged]) -> None:
+def follow_drafts(working: Working, head: Head, drafts: Sequence[DraftManifest]) -> None:
     """The indexes of a head's live files name the drafted manifests that hold them now."""
     for draft in drafts:
-        if isinstance(draft, TakenOver):
-            head.live.rename_manifests(draft.names)
-        elif draft.content == "data":
+        if draft.content == "data":
             head.live.put_all((e.data_file.file_path for e in draft.entries if e.is_live), manifest=draft.location)
         elif head.deletes is not None:  # None: nobody has asked for them yet
             for entry in working.entries(draft):
                 if entry.is_live:
                     head.deletes.put(LiveDelete(entry, draft.location))
+
+
+def follow_names(head: Head, names: Mapping[str, str]) -> None:
+    """Have the indexes of a head's live files name the merged manifests that were listed in place of others."""
+    if names:
+        head.live.rename_manifests(names)
+        if head.deletes is not None:
+            head.deletes.rename_manifests(names)

@@ -5,7 +5,7 @@ Read when an operation first asks for it; tables without deletes, and appends to
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Generic, TypeVar
 
 import msgspec
@@ -183,6 +183,11 @@ class LiveDeletes:
             self._of_file.put(data_file, left)
         else:
             self._of_file.remove(data_file)
+
+    def rename_manifests(self, names: Mapping[str, str]) -> None:
+        """Replace the locations of some manifests by those of the merged ones that hold their deletes now."""
+        for delete in [one for one in self if one.manifest in names]:
+            self.put(LiveDelete(delete.entry, names[delete.manifest]))
 
     def adopt(self, *, shared: bool) -> None:
         """Make the pending changes part of the base; `shared` as in `LiveFiles.adopt`."""

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from firn.coordinator.replay.head import Head
-from firn.coordinator.tables.merges_beside import MergesBeside
 from firn.model.datafile import DataFile
 from firn.model.deletion_vector import DeletionVector
 from firn.model.manifest import ManifestEntry, ManifestFile
@@ -22,18 +21,14 @@ class TableReader(Protocol):
     def metadata(self, location: str) -> TableMetadata:
         """One metadata file."""
 
+    def newest_metadata(self, table_location: str) -> str | None:
+        """Return the location of a file-system table's newest metadata file, None where the folder has none."""
+
     def head(self, metadata: TableMetadata, snapshot_id: int | None, *, known: Sequence[Head] = ()) -> Head:
         """Manifests and live files of a snapshot; what one of the `known` heads has as well is not read again."""
 
-    def at_hand(self, manifest: ManifestFile) -> bool:
-        """Whether the entries of a stored manifest can be had without reading it."""
-
     def pieces(self, metadata: TableMetadata, manifest: ManifestFile) -> Sequence[Piece] | None:
         """The entries of a stored manifest as they are stored; None where it has to be decoded."""
-
-    @property
-    def merges(self) -> MergesBeside:
-        """Merges of manifests that are made beside commits."""
 
     def manifests(self, metadata: TableMetadata, snapshot: Snapshot) -> tuple[ManifestFile, ...]:
         """The manifest list of a snapshot."""

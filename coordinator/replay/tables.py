@@ -110,9 +110,8 @@ def newest_in(working: Working, location: str) -> str | None:
 
     Refuses a folder that cannot be looked into whoever tries again.
     """
-    assert working.placement.file_system is not None
     try:
-        return working.placement.file_system.newest(location)
+        return working.reader.newest_metadata(location)
     except Unavailable:
         raise
     except FirnError as error:

@@ -16,7 +16,7 @@ import msgspec
 
 from firn.coordinator.journal.landmarks import Landmarks
 from firn.coordinator.replay import rules
-from firn.coordinator.replay.attempt import Attempt, Placement
+from firn.coordinator.replay.attempt import Attempt, FinishedMerge, Placement
 from firn.coordinator.replay.draft import DraftManifest, DraftSnapshot, ManifestRef, TableChange, location_of
 from firn.coordinator.replay.head import Head
 from firn.coordinator.replay.holds import Hold
@@ -91,6 +91,9 @@ class Working:
         self.catalog: Catalog = catalog
         self.registered_at: str | None = None
         self.snapshots: list[DraftSnapshot] = []
+        self.finished_merges = attempt.merges.get(table, ())
+        self.taken_over: list[FinishedMerge] = []
+        """Finished merges that the drafted snapshots list."""
         self.drafted_files: dict[str, bytes] = {}
         self.new_files: list[str] = []
         """Files that intents name, to be looked at before the swap: regular files, and behind no symbolic link."""

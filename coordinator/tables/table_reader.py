@@ -18,8 +18,6 @@ from firn.coordinator.replay.live_files import LiveFiles
 from firn.coordinator.replay.working import SUMMARY_BATCH
 from firn.coordinator.tables.head_basis import head_basis, known_counts, known_deletes
 from firn.coordinator.tables.manifest_cache import ManifestCache
-from firn.coordinator.tables.manifest_merger import ManifestMerger
-from firn.coordinator.tables.merges_beside import MergesBeside
 from firn.coordinator.tables.read_ahead import ReadAhead
 from firn.model.datafile import DataFile
 from firn.model.deletion_vector import DeletionVector, from_blob
@@ -33,6 +31,7 @@ from firn.model.snapshot import Snapshot
 from firn.model.view import ViewMetadata
 from firn.model.view_json import VIEW_METADATA_BYTES_MAX
 from firn.storage.content_digests import digest_of_bytes, is_digest_of
+from firn.storage.file_system_tables import FileSystemTables
 from firn.storage.files import FileStore
 from firn.storage.locations import canonical
 from firn.storage.manifest_lists import check_totals
@@ -55,16 +54,13 @@ PACKED_FILES_MAX: Final = 2_000
 class TableReader:
     """Implements `firn.coordinator.replay.working.TableReader` on a file store."""
 
-    def __init__(self, files: FileStore, *, limits: Limits, merger: ManifestMerger | None = None) -> None:
+    def __init__(self, files: FileStore, *, limits: Limits) -> None:
         self._files = files
         self._stored = StoredManifests(files, limits=limits)
         self._limits = limits
         self._reads = ReadAhead(self._read)
         self._cache = ManifestCache(bytes_max=limits.manifest_cache_bytes_max)
-        source = Source(
-            packed=lambda part: self._cache.packed(part.manifest_path), read=self._read, entries=self.entries
-        )
-        self._merges = MergesBeside(files, source, keep=self.remember, merger=merger)
+        self._file_system = FileSystemTables(files)
 
     @property
     def cache(self) -> ManifestCache:
@@ -84,6 +80,13 @@ class TableReader:
         if ENCRYPTION_KEY in metadata.properties:
             raise Unsupported("the table is encrypted, which firn cannot read", where=location)
         return metadata
+
+    def newest_metadata(self, table_location: str) -> str | None:
+        """Return the location of a file-system table's newest metadata file, None where the folder has none.
+
+        Raises Unavailable; CorruptFile when the folder cannot be right.
+        """
+        return self._file_system.newest(table_location)
 
     def view(self, location: str, *, digest: str | None = None) -> ViewMetadata:
         """One view metadata file, compared as `metadata` is; raises the same."""
@@ -188,11 +191,6 @@ class TableReader:
         """Keep the entries of a manifest that was just written."""
         self._cache.keep_packed(location, packed)
 
-    def at_hand(self, manifest: ManifestFile) -> bool:
-        """Whether the entries of a manifest can be had without reading it."""
-        cache = self._cache
-        return cache.packed(manifest.manifest_path) is not None or cache.decoded(manifest) is not None
-
     def pieces(self, metadata: TableMetadata, manifest: ManifestFile) -> Sequence[Piece] | None:
         """The entries of a manifest as they are stored; None for one that is laid out in another way than firn's."""
         layout = layout_of(metadata, manifest)
@@ -204,9 +202,9 @@ class TableReader:
         return (packed,) if Layout(packed.partition_type, packed.format_version) == layout else None
 
     @property
-    def merges(self) -> MergesBeside:
-        """Merges of manifests beside the commit path."""
-        return self._merges
+    def merge_source(self) -> Source:
+        """Where merges get the entries of manifests from."""
+        return Source(packed=lambda part: self._cache.packed(part.manifest_path), read=self._read, entries=self.entries)
 
     def head(self, metadata: TableMetadata, snapshot_id: int | None, *, known: Sequence[Head] = ()) -> Head:
         """Manifests and live data files of a snapshot.

@@ -274,6 +274,7 @@ async def test_many_small_manifests_are_merged_and_no_file_is_lost() -> None:
         base = None
         for i in range(23):
             base = await bench.commit(append(f"f{i:02}"))
+            await bench.merged()
         metadata = await bench.metadata()
         assert metadata.current_snapshot is not None
         manifests = TableReader(bench.files, limits=bench.limits).manifests(metadata, metadata.current_snapshot)

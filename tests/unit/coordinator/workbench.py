@@ -179,6 +179,12 @@ class Workbench:
         assert isinstance(outcome, Rejected), outcome
         return outcome
 
+    async def merged(self) -> None:
+        """Wait until every daemon has written the merged manifests that its commits so far began."""
+        for lanes in [daemon.lanes for daemon in self.daemons]:
+            while lanes.at_work() or lanes._shop.merges.under_way:  # noqa: ASYNC110 - nothing tells of either
+                await asyncio.sleep(0.001)
+
     async def metadata(self, table: str = TABLE) -> TableMetadata:
         """The table's metadata, read from the pointer on."""
         versioned = await Pointers(self.zookeeper.connect()).read(table)

@@ -97,6 +97,7 @@ async def test_merged_manifests_and_checkpoints_hold_too(monkeypatch):
         await bench.commit(create(properties={"commit.manifest.min-count-to-merge": "3"}))
         for i in range(15):
             await bench.commit(append(f"f{i}"))
+            await bench.merged()
             bench.files.create(content_file(f"f{i}").file_path, b"x" * 1000)
         await bench.commit(delete("f3", "f7"))
     table = Broken(bench, (await Pointers(bench.zookeeper.connect()).read(TABLE)).pointer)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import msgspec
 import pytest
 
-from firn.coordinator.replay import merging
+from firn.model.manifest import Status
 from firn.model.operations.transaction import Transaction
 from firn.model.operations.upkeep import UpgradeFormat
 from tests.unit.coordinator.replay.real_rows import RealRows
@@ -80,22 +79,18 @@ async def test_ids_that_the_same_transaction_gives_are_seen_by_nobody() -> None:
     assert len(set((await table.row_ids()).values())) == 11
 
 
-async def test_rows_keep_their_ids_where_a_merge_is_taken_over_and_could_be_merged_at_once(monkeypatch: Any) -> None:
-    """A manifest that is taken over gets its ids with its place in the list, so it waits for the next commit."""
+async def test_rows_keep_their_ids_where_a_merge_is_taken_over_and_merged_again() -> None:
+    """A manifest that is taken over gets its ids with its place in the list, and is a part of the next merge."""
     bench = Workbench()
-    async with bench.daemon() as daemon:
+    async with bench.daemon():
         table = await RealRows.create(bench, properties={"commit.manifest.min-count-to-merge": "2"})
-        merges, beside = daemon.lanes._shop.reader.merges, merging.INLINE_ENTRIES_MAX
-        monkeypatch.setattr(merging, "INLINE_ENTRIES_MAX", 0)
-        for id in range(3):
+        given: dict[int, int] = {}
+        for id in range(8):
             await table.commit(table.append(table.data((id, "eu"))))
-        (begun,) = merges.under_way or merges._order
-        await asyncio.to_thread(merges.wait, begun)
-        monkeypatch.setattr(merging, "INLINE_ENTRIES_MAX", beside)
-        given = await table.row_ids()
-        for id in range(3, 6):
-            await table.commit(table.append(table.data((id, "eu"))))
-            assert (await table.row_ids()).items() >= given.items()
-        assert begun in merges._taken
+            await bench.merged()
+            row_ids = await table.row_ids()
+            assert row_ids.items() >= given.items()
+            given = row_ids
+        assert any(entry.status is Status.EXISTING for entry in await table.entries())
         assert await table.unsound() == ()
-    assert await table.ids() == list(range(6))
+    assert await table.ids() == list(range(8))

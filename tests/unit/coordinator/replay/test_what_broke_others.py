@@ -242,6 +242,7 @@ async def test_case_13_rows_keep_their_ids_through_merges_removals_and_rewritten
             file = table.data(*((id, "eu") for id in range(start, start + 10)))
             files.append(file)
             await table.commit(table.append(file))
+            await bench.merged()
         before = await table.row_ids()
         assert len(set(before.values())) == 70
         base = (await table.snapshot()).snapshot_id  # type: ignore[union-attr]

@@ -16,7 +16,6 @@ from msgspec.structs import replace
 from firn.coordinator.calculating.messages import Answer
 from firn.coordinator.calculating.program import Service
 from firn.coordinator.intake.read_appends import Page, Rules, decode_page
-from firn.coordinator.replay import merging
 from firn.coordinator.tables.manifest_merger import ManifestMerger
 from firn.coordinator.tables.table_reader import TableReader
 from firn.model.intent import encode_intent
@@ -210,7 +209,6 @@ def test_a_page_of_intents_does_not_wait_for_the_end_of_a_merge(monkeypatch):
 
 @pytest.mark.parametrize("format_version", [1, 2, 3])
 async def test_a_daemon_commits_the_same_whoever_merges_and_whenever_the_process_dies(monkeypatch, format_version):
-    monkeypatch.setattr(merging, "INLINE_ENTRIES_MAX", 0)
     monkeypatch.setattr("firn.storage.merged_manifests.TAKEN_OVER_FROM", 2)
     properties = {"commit.manifest.min-count-to-merge": "3"}
     found = {}
@@ -218,7 +216,6 @@ async def test_a_daemon_commits_the_same_whoever_merges_and_whenever_the_process
         for calculates in (None, process):
             bench = Workbench()
             async with bench.daemon(calculator=calculates) as daemon:
-                merges = daemon.lanes._shop.reader.merges
                 await bench.commit(create(properties=properties, format_version=format_version))
                 for number in range(16):
                     intent = delete("f05") if number == 12 else append(f"f{number:02d}")
@@ -229,8 +226,7 @@ async def test_a_daemon_commits_the_same_whoever_merges_and_whenever_the_process
                     if calculates is not None and number == 7:
                         monkeypatch.setattr(process, "_rests_until", 0.0)
                         await becomes_ready(process)
-                    for merge in merges.under_way:
-                        await asyncio.to_thread(merges.wait, merge)
+                    await bench.merged()
                 assert await bench.live() == [f"f{n:02d}" for n in range(16) if n not in {5, 12}]
                 metadata = await bench.metadata()
                 made = daemon.metrics.merged_apart._value.get()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -19,21 +18,11 @@ from tests.unit.coordinator.replay.real_rows import RealRows
 from tests.unit.coordinator.workbench import TABLE, Workbench, append, create, delete, new_id
 
 PROPERTIES = {"commit.manifest.min-count-to-merge": "3"}
-
-
-@pytest.fixture(autouse=True)
-def _everything_beside(monkeypatch: Any) -> None:
-    monkeypatch.setattr(merging, "INLINE_ENTRIES_MAX", 0)
+NO_MERGES = {"commit.manifest-merge.enabled": "false"}
 
 
 def merges_of(daemon: Daemon) -> MergesBeside:
-    return daemon.lanes._shop.reader.merges
-
-
-async def written(merges: MergesBeside) -> None:
-    """Wait for the merges under way."""
-    for merge in merges.under_way:
-        await asyncio.to_thread(merges.wait, merge)
+    return daemon.lanes._shop.merges
 
 
 async def lists(bench: Workbench) -> list[int]:
@@ -46,11 +35,11 @@ async def lists(bench: Workbench) -> list[int]:
 @pytest.mark.parametrize("version", [1, 2, 3])
 async def test_merges_are_taken_over_and_nothing_is_lost(version: int) -> None:
     bench = Workbench()
-    async with bench.daemon() as daemon:
+    async with bench.daemon():
         await bench.commit(create(properties=PROPERTIES, format_version=version))
         for number in range(20):
             assert isinstance(await bench.commit(append(f"f{number:02d}")), Committed)
-            await written(merges_of(daemon))
+            await bench.merged()
         assert await bench.live() == [f"f{number:02d}" for number in range(20)]
         counts = await lists(bench)
     assert max(counts) <= 6
@@ -59,11 +48,11 @@ async def test_merges_are_taken_over_and_nothing_is_lost(version: int) -> None:
 
 async def test_files_of_a_manifest_that_was_merged_beside_can_be_removed() -> None:
     bench = Workbench()
-    async with bench.daemon() as daemon:
+    async with bench.daemon():
         await bench.commit(create(properties=PROPERTIES))
         for number in range(8):
             await bench.commit(append(f"f{number}", f"g{number}"))
-            await written(merges_of(daemon))
+            await bench.merged()
         assert isinstance(await bench.commit(delete("f0", "g3", "f7")), Committed)
         await bench.commit(append("h"))
         expected = sorted({f"{kind}{n}" for n in range(8) for kind in "fg"} - {"f0", "g3", "f7"} | {"h"})
@@ -87,38 +76,40 @@ async def test_parts_of_a_merge_that_came_too_late_are_merged_again() -> None:
     bench = Workbench()
     async with bench.daemon() as daemon:
         await bench.commit(create(properties=PROPERTIES))
-        for number in range(4):
+        for number in range(3):
             await bench.commit(append(f"f{number}"))
-        begun = {part for merge in merges_of(daemon)._order for part in merge.locations}
-        assert begun
-        for number in range(3):  # each takes a manifest away that is a part
+        await bench.merged()
+        assert merges_of(daemon).finished(TABLE)
+        await bench.commit(UpdateProperties(intent_id=new_id(), table=TABLE, updates=NO_MERGES))
+        for number in range(3):  # each rewrites a manifest that is a part
+            await bench.commit(append(f"g{number}"))
             await bench.commit(delete(f"f{number}"))
+        await bench.commit(UpdateProperties(intent_id=new_id(), table=TABLE, removals=tuple(NO_MERGES)))
         for number in range(10, 20):
             await bench.commit(append(f"f{number}"))
-            await written(merges_of(daemon))
-        await bench.commit(append("last"))
-        assert await bench.live() == ["f10", *(f"f{n}" for n in range(11, 20)), "f3", "last"]
+            await bench.merged()
+        assert await bench.live() == [*(f"f{n}" for n in range(10, 20)), "g0", "g1", "g2"]
         assert (await lists(bench))[-1] <= 6
 
 
 async def test_a_merge_that_was_not_taken_over_for_long_is_forgotten(monkeypatch: Any) -> None:
-    """Its file is named by nothing, so whoever removes such files may have removed it."""
+    """Its file is named by nothing, so orphan removal may have removed it."""
     bench = Workbench()
     async with bench.daemon() as daemon:
         await bench.commit(create(properties=PROPERTIES))
-        for number in range(4):
+        for number in range(3):
             await bench.commit(append(f"f{number}"))
-            await written(merges_of(daemon))
+            await bench.merged()
         found = merges_of(daemon)
-        waiting = [merge for merge in found._order if found.find(merge.locations[0]) is not None]
+        waiting = [merge.finished for merge in found._open]
         assert waiting
         for merge in waiting:
-            assert merge.row is not None
+            assert merge is not None
             bench.files.delete(merge.row.manifest_path)
         later = found._clock_s() + MERGE_LIVES_S + 1
         monkeypatch.setattr(found, "_clock_s", lambda: later)
-        for number in range(4, 9):
-            assert isinstance(await bench.commit(append(f"f{number}")), Committed)
+        for number in range(3, 9):
+            await bench.commit(append(f"f{number}"))
     async with bench.daemon("b"):
         assert await bench.live() == [f"f{number}" for number in range(9)]
 
@@ -129,17 +120,14 @@ async def test_all_but_the_last_merges_that_were_taken_over_are_forgotten(monkey
     bench = Workbench()
     async with bench.daemon() as daemon:
         await bench.commit(create(properties=PROPERTIES))
-        merges = merges_of(daemon)
-        begun = set()
+        merges, begun = merges_of(daemon), set()
         for number in range(20):
             await bench.commit(append(f"f{number}"))
-            begun |= set(merges._merges)
-            await written(merges)
+            await bench.merged()
+            begun |= {part.manifest_path for merge in (*merges._open, *merges._taken) for part in merge.parts}
         assert len(begun) > 12
         assert len(merges._taken) == 2
-        assert len(merges._order) <= 1
-        known = [*merges._taken, *merges._order]
-        assert set(merges._merges) == {part for merge in known for part in merge.locations}
+        assert len(merges._open) <= 1
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -149,7 +137,7 @@ async def test_all_but_the_last_merges_that_were_taken_over_are_forgotten(monkey
 async def test_rows_keep_the_ids_that_an_upgraded_table_gives_them_while_they_are_merged() -> None:
     """The commit that begins the merge is the one that gives ids to what it merges."""
     bench = Workbench()
-    async with bench.daemon() as daemon:
+    async with bench.daemon():
         table = await RealRows.create(bench, version=2)
         for number in range(4):
             await table.commit(table.append(table.data((number, "eu"))))
@@ -159,7 +147,7 @@ async def test_rows_keep_the_ids_that_an_upgraded_table_gives_them_while_they_ar
         given: dict[int, int] = {}
         for number in range(4, 10):
             await table.commit(table.append(table.data((number, "eu"))))
-            await written(merges_of(daemon))
+            await bench.merged()
             row_ids = await table.row_ids()
             assert {row: row_ids[row] for row in given} == given
             given = row_ids
@@ -174,7 +162,7 @@ async def test_a_merge_of_one_branch_is_not_taken_over_by_another_where_its_rows
 ) -> None:
     """One written manifest is appended to two branches; between the two, deletes came to the second."""
     bench = Workbench()
-    async with bench.daemon() as daemon:
+    async with bench.daemon():
         table = await RealRows.create(bench, version=version)
         start = await table.commit(table.append(table.data((100, "eu"))))
         await bench.commit(CreateBranch(intent_id=new_id(), table=TABLE, ref_name="other", snapshot_id=start))
@@ -188,7 +176,7 @@ async def test_a_merge_of_one_branch_is_not_taken_over_by_another_where_its_rows
         await bench.commit(UpdateProperties(intent_id=new_id(), table=TABLE, updates=PROPERTIES))
         for branch in ("main", "other", "other"):
             await table.commit(table.append(table.data((200, "eu")), branch=branch))
-            await written(merges_of(daemon))
+            await bench.merged()
         after = {entry.data_file.file_path: entry for entry in await table.entries(snapshot_id=await head(table))}
         assert await table.unsound() == ()
     assert await table.ids(ref="other") == [0, 1, 2, 100, 200, 200]
