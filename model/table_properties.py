@@ -189,3 +189,7 @@ def check_properties(properties: Mapping[str, str]) -> None:
 def without_reserved(properties: Mapping[str, str]) -> dict[str, str]:
     """The properties that are stored: all but the reserved names."""
     return {name: value for name, value in properties.items() if name not in RESERVED}
+
+
+JOURNAL_HEAD: Final = "firn.journal-head"
+"""Property of a file-system table that names its newest journal segment."""

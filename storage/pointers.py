@@ -7,14 +7,14 @@ is the only thing in firn that decides whether a commit happened, and nothing re
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import msgspec
 import structlog
 
 from firn.model.amounts import plural
 from firn.model.errors import CorruptFile, Fenced, InvalidInput, Misconfigured, NotFound, Unavailable, UnknownOutcome
-from firn.model.pause import Pause
+from firn.model.pointer import Pointer
 from firn.storage.content_digests import is_of_parts
 from firn.storage.leases import Lease
 from firn.storage.sessions import (
@@ -34,6 +34,27 @@ from firn.storage.sessions import (
     encode_name,
 )
 
+__all__ = [
+    "MOVES",
+    "SWAP_BYTES_MAX",
+    "TABLES",
+    "FencedOut",
+    "Lost",
+    "Pointer",
+    "PointerChange",
+    "PointerCheck",
+    "Pointers",
+    "Swap",
+    "SwapOutcome",
+    "Unknown",
+    "Versioned",
+    "Won",
+    "pointer_from_json",
+    "pointer_to_json",
+    "swap_bytes",
+    "with_digest",
+]
+
 TABLES: Final = "/tables"
 
 MOVES: Final = "/table-moves"
@@ -43,41 +64,6 @@ SWAP_BYTES_MAX: Final = 512 * 1024
 """All pointers of one swap together: a multi is one packet, and ZooKeeper's is 1 MiB."""
 
 _log: Any = structlog.get_logger(__name__)
-
-
-class Pointer(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
-    """Where a table or view is now.
-
-    `catalog` says who owns the truth: ``metastore`` is this pointer itself, ``file-system`` the newest
-    ``v<N>.metadata.json`` (then the pointer follows it). `digest` is of the metadata file's bytes.
-    `journal_head` is the newest journal segment. `watermarks` maps ``<stream epoch>/<shard>`` to the last stream entry
-    that is decided. A `dropped` table's pointer stays, so that its journal does: what was committed to it is still
-    answered; `renamed_to` is the name under which it goes on, if it does. `also_at` are places beside `location` in
-    which the table has files: where it was before, where its properties put files. While it is `paused`, nothing is
-    decided on it (`firn.storage.pauses`). Members that this version does not know are kept in `extra`.
-    """
-
-    table: str
-    kind: Literal["table", "view"] = "table"
-    catalog: Literal["metastore", "file-system"] = "metastore"
-    uuid: str
-    location: str
-    metadata_location: str
-    metadata_digest: str | None = None
-    metadata_digest_of_parts: str | None = None
-    """In the place of `metadata_digest`, which stands before it: an older firn knows that one only."""
-    journal_head: str | None = None
-    watermarks: dict[str, str] = {}
-    dropped: bool = False
-    also_at: tuple[str, ...] = ()
-    renamed_to: str | None = None
-    paused: Pause | None = None
-    extra: dict[str, Any] = {}
-
-    @property
-    def digest(self) -> str | None:
-        """The digest of the metadata file, of whichever kind (`firn.storage.content_digests`); None: not known."""
-        return self.metadata_digest_of_parts if self.metadata_digest is None else self.metadata_digest
 
 
 def with_digest(pointer: Pointer, digest: str | None) -> Pointer:

@@ -10,11 +10,11 @@ import msgspec
 from firn.coordinator.pending import Pending
 from firn.coordinator.replay.places import places_beside
 from firn.coordinator.replay.working import Working
-from firn.coordinator.tables.table_catalogs import JOURNAL_HEAD
 from firn.coordinator.tables.table_state import TableState, uuid_of
 from firn.model.journal import Segment
 from firn.model.metadata import TableMetadata
 from firn.model.metadata_changes import set_properties, with_metadata_log, without_intermediate_snapshots
+from firn.model.table_properties import JOURNAL_HEAD
 from firn.model.view import ViewMetadata
 from firn.storage.content_digests import digest_of_bytes
 from firn.storage.grown_content import Content

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from firn.coordinator.recovery.journals import Link
-from firn.coordinator.tables.table_catalogs import JOURNAL_HEAD
 from firn.coordinator.tables.table_reader import TableReader
 from firn.coordinator.tables.table_state import uuid_of
 from firn.model.errors import CorruptFile, InvalidInput, NotFound
 from firn.model.metadata import TableMetadata
+from firn.model.table_properties import JOURNAL_HEAD
 from firn.model.view import ViewMetadata
 from firn.storage.content_digests import digest_of_bytes
 from firn.storage.file_system_tables import FileSystemTables

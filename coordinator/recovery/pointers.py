@@ -9,8 +9,8 @@ import msgspec
 from firn.coordinator.commits.pointer_move import WATERMARKS_KEPT
 from firn.coordinator.recovery.contents import Contents
 from firn.coordinator.recovery.journals import Journals, Link
-from firn.coordinator.tables.table_catalogs import JOURNAL_HEAD
 from firn.model.errors import CorruptFile
+from firn.model.table_properties import JOURNAL_HEAD
 from firn.model.view import ViewMetadata
 from firn.storage.journal import JournalFiles
 from firn.storage.pointers import Pointer

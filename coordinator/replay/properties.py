@@ -10,12 +10,11 @@ from firn.coordinator.replay.append import APPEND_MODE
 from firn.coordinator.replay.decision import Applied
 from firn.coordinator.replay.places import require_own, require_own_places
 from firn.coordinator.replay.working import Working
-from firn.coordinator.tables.table_catalogs import JOURNAL_HEAD
 from firn.model import metadata_changes
 from firn.model.errors import InvalidInput
 from firn.model.name_mapping import NAME_MAPPING_PROPERTY, name_mapping_from_text
 from firn.model.operations.upkeep import SetLocation, UpdateProperties, UpgradeFormat
-from firn.model.table_properties import ENCRYPTION_KEY_ID, RESERVED
+from firn.model.table_properties import ENCRYPTION_KEY_ID, JOURNAL_HEAD, RESERVED
 
 APPEND_MODES: Final = ("merge", "per-intent")
 

@@ -19,7 +19,7 @@ from firn.model.errors import CorruptFile, FirnError, InvalidInput, NotFound
 from firn.model.metadata import TableMetadata
 from firn.model.operations.tables import CreateTable
 from firn.model.operations.transaction import Member, Transaction, Unchanged
-from firn.storage.pointers import Pointer
+from firn.model.pointer import Pointer
 
 UNREADABLE: Final = (CorruptFile, InvalidInput, NotFound)
 """What reading a table raises when its stored state does not pass its checks."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Final
 
 import msgspec
 import structlog
@@ -30,9 +29,6 @@ from firn.storage.pointers import (
     Won,
     with_digest,
 )
-
-JOURNAL_HEAD: Final = "firn.journal-head"
-"""Property of a file-system table that names its newest journal segment."""
 
 
 class TableCatalogs:

@@ -8,12 +8,12 @@ from firn.coordinator.journal.decisions import Decisions
 from firn.coordinator.replay.head import Head
 from firn.coordinator.replay.live_files import FILE_BYTES
 from firn.coordinator.replay.working import Working
-from firn.coordinator.tables.table_catalogs import JOURNAL_HEAD
 from firn.coordinator.tables.table_reader import TableReader
 from firn.model.errors import NotFound
 from firn.model.limits import Limits
 from firn.model.metadata import TableMetadata
 from firn.model.snapshot import MAIN_BRANCH
+from firn.model.table_properties import JOURNAL_HEAD
 from firn.model.view import ViewMetadata
 from firn.storage.journal import JournalFiles, sequence_of
 from firn.storage.metadata_files import forget_texts

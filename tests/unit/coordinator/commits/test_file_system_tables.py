@@ -10,13 +10,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from firn.coordinator.tables.table_catalogs import JOURNAL_HEAD
 from firn.coordinator.tables.table_reader import TableReader
 from firn.model.errors import AlreadyExists
 from firn.model.intent import CreateTable, RegisterTable
 from firn.model.metadata import TableMetadata
 from firn.model.metadata_changes import set_properties, with_metadata_log
 from firn.model.outcome import Committed
+from firn.model.table_properties import JOURNAL_HEAD
 from firn.storage.failing_files import FailingFiles, Fault
 from firn.storage.file_system_tables import FileSystemTables
 from firn.storage.memory_files import MemoryFiles

@@ -14,6 +14,7 @@ from firn.coordinator.replay.attempt import Placement
 from firn.model.errors import NotFound
 from firn.model.intent import Intent
 from firn.model.operations.files import DeleteWhere
+from firn.model.operations.upkeep import UpdateProperties
 from firn.model.outcome import Committed, Rejected
 from firn.storage.memory_files import MemoryFiles
 from firn.storage.pointers import Pointers
@@ -226,3 +227,15 @@ async def test_a_transaction_and_a_rename_are_judged_on_all_their_tables() -> No
     assert (renamed.status, renamed.details) == ("would-commit", {"renamed-to": "db.c"})
     assert isinstance(taken.outcome, Rejected)
     assert taken.outcome.rule == "table-exists"
+
+
+async def test_a_dry_run_of_an_append_that_would_be_followed_by_a_merge_writes_nothing() -> None:
+    bench = Workbench()
+    async with bench.daemon():
+        await bench.commit(create(properties={"commit.manifest.min-count-to-merge": "1000"}))
+        for number in range(24):
+            await bench.commit(append(f"f{number}"))
+        few = {"commit.manifest.min-count-to-merge": "2"}
+        await bench.commit(UpdateProperties(intent_id=new_id(), table=TABLE, updates=few))
+        assert (await one(bench, append("new"))).is_yes
+        assert (await one(bench, delete("f3"))).is_yes
