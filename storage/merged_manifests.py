@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from firn.model.amounts import plural
-from firn.model.errors import CorruptFile, InvalidInput
+from firn.model.errors import CorruptFile, InvalidInput, NotFound
 from firn.model.manifest import (
     UNASSIGNED_SEQUENCE_NUMBER,
     FieldSummary,
@@ -30,6 +30,9 @@ from firn.storage.manifest_pieces import Layout, Piece, blocks_of, layout_of, re
 from firn.storage.manifest_schema import manifest_schema
 from firn.storage.manifests import manifest_header
 from firn.storage.packed_entries import PackedEntries, carried_over, joined, pack
+
+ROWS_MAX: Final = 2**63 - 1
+"""Rows of a manifest: their number is a long in manifest lists."""
 
 TAKEN_OVER_FROM: Final = 1_000
 """Entries of a merged manifest from which on its next merge takes its blocks over from the file, although its entries
@@ -96,6 +99,9 @@ def merged_manifest(
     A merge of which nothing would be kept in memory is offered `elsewhere` first, which gives the bytes, or None.
     Raises what reading the manifests raises; CorruptFile when they do not hold what the manifest list says.
     """
+    rows = sum(part.live_rows_count or 0 for part in parts)
+    if rows > ROWS_MAX:
+        raise InvalidInput(f"a merged manifest of {rows} rows, more than a manifest list can say", where=location)
     made_of = gathered(parts, metadata, source)
     data = elsewhere(made_of) if made_of.files >= TAKEN_OVER_FROM else None
     made = LaidOut(data) if data is not None else laid_out(made_of, decode=lambda part: source.entries(metadata, part))
@@ -111,7 +117,7 @@ def merged_manifest(
         existing_files_count=made_of.files,
         deleted_files_count=0,
         added_rows_count=0,
-        existing_rows_count=sum(part.live_rows_count or 0 for part in parts),
+        existing_rows_count=rows,
         deleted_rows_count=0,
         partitions=_summaries(parts, made_of.layout.partition_type),
     )
@@ -130,8 +136,15 @@ def gathered(parts: Sequence[ManifestFile], metadata: TableMetadata, source: Sou
         header=manifest_header(
             metadata.current_schema, spec, content=content, format_version=metadata.format_version
         ),
-        parts=tuple((part, _kept(part, source, layout) or source.read(part)) for part in parts),
+        parts=tuple((part, _kept(part, source, layout) or _read(part, source)) for part in parts),
     )  # fmt: skip
+
+
+def _read(part: ManifestFile, source: Source) -> bytes:
+    try:
+        return source.read(part)
+    except (InvalidInput, NotFound) as error:
+        raise CorruptFile(part.manifest_path, f"cannot be merged: {error}") from error
 
 
 def _kept(part: ManifestFile, source: Source, layout: Layout) -> PackedEntries | None:
@@ -157,7 +170,10 @@ def laid_out(
     """
     pieces: list[Piece] = []
     for part, stored in made_of.parts:
-        pieces += _pieces(part, stored, made_of.layout, decode)
+        try:
+            pieces += _pieces(part, stored, made_of.layout, decode)
+        except (InvalidInput, NotFound, ValueError, ArithmeticError, LookupError) as error:
+            raise CorruptFile(part.manifest_path, f"cannot be merged: {error}") from error
         after_each()
     type_, version = made_of.layout.partition_type, made_of.layout.format_version
     made = blocks_of(pieces, content=made_of.content, format_version=version, after_each=after_each)
@@ -191,4 +207,9 @@ def _summaries(parts: Sequence[ManifestFile], type_: StructType) -> tuple[FieldS
     """The ranges of all parts together; None where one does not say."""
     listed = [part.partitions for part in parts]
     known = [summaries for summaries in listed if summaries is not None and len(summaries) == len(type_.fields)]
-    return combine_summaries(type_, known) if len(known) == len(listed) else None
+    if len(known) < len(listed):
+        return None
+    try:
+        return combine_summaries(type_, known)
+    except InvalidInput:
+        return None  # another writer's bound cannot be decoded; readers take the absence of ranges for any value

@@ -13,7 +13,7 @@ from typing import Final
 from firn.coordinator.replay.holds import snapshots_held
 from firn.coordinator.replay.working import SUMMARY_BATCH, Working
 from firn.model.ancestry import ancestors_of
-from firn.model.errors import InvalidMetadata
+from firn.model.errors import FirnError
 from firn.model.metadata import TableMetadata
 from firn.model.retention import Criteria, apply_expiry, plan_expiry
 from firn.model.table_properties import (
@@ -101,8 +101,8 @@ def limit_history(working: Working) -> None:
             },
             refs_in_use=dict.fromkeys(metadata.refs, "not for a commit to remove"),
         )
-    except InvalidMetadata:
-        return  # another writer stored a setting that is none: whoever expires snapshots will be told
+    except FirnError:
+        return  # what another writer stored cannot be used: an expiry that is asked for reports it, a commit goes on
     if not expiry.is_empty:
         working.change_metadata(apply_expiry(metadata, expiry, now_ms=now_ms))
 

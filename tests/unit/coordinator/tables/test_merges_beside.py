@@ -10,6 +10,7 @@ from firn.coordinator.daemon import Daemon
 from firn.coordinator.replay import merging
 from firn.coordinator.tables import merges_beside
 from firn.coordinator.tables.merges_beside import MERGE_LIVES_S, MergesBeside
+from firn.model.errors import Unavailable
 from firn.model.operations.refs import CreateBranch
 from firn.model.operations.upkeep import UpdateProperties, UpgradeFormat
 from firn.model.outcome import Committed
@@ -189,3 +190,47 @@ async def test_a_merge_of_one_branch_is_not_taken_over_by_another_where_its_rows
 async def head(table: RealRows) -> int:
     """The snapshot that the branch ``other`` is at."""
     return (await table.metadata()).refs["other"].snapshot_id
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Merges that cannot be made
+
+
+async def test_a_manifest_that_is_gone_is_left_alone_and_the_others_are_merged_around_it() -> None:
+    bench = Workbench()
+    async with bench.daemon():
+        await bench.commit(create(properties=PROPERTIES))
+        await bench.commit(append("lost"))
+        metadata = await bench.metadata()
+        assert metadata.current_snapshot is not None
+        (lost,) = StoredManifests(bench.files).manifests(metadata, metadata.current_snapshot)
+    async with bench.daemon("b") as daemon:
+        await bench.commit(append("f0"))
+        bench.files.delete(lost.manifest_path)
+        daemon.lanes._shop.reader.cache._kept.clear()
+        for number in range(1, 12):
+            await bench.commit(append(f"f{number}"))
+            await bench.merged()
+        merges = merges_of(daemon)
+        assert set(merges.unmergeable) == {TABLE}
+        assert lost.manifest_path in merges.unmergeable[TABLE]
+        assert daemon.metrics.merges_failed.labels("part")._value.get() == 1
+        assert (await lists(bench))[-1] <= 7
+
+
+async def test_a_store_that_does_not_answer_stops_merges_for_a_while_and_no_commit(monkeypatch: Any) -> None:
+    bench = Workbench()
+    async with bench.daemon() as daemon:
+        merges = merges_of(daemon)
+
+        def refuse(*_: Any, **__: Any) -> Any:
+            raise Unavailable("no answer")
+
+        monkeypatch.setattr(merges, "_write", refuse)
+        await bench.commit(create(properties=PROPERTIES))
+        for number in range(6):
+            await bench.commit(append(f"f{number}"))
+            await bench.merged()
+        assert merges.unmergeable == {}
+        assert daemon.metrics.merges_failed.labels("store")._value.get() == 1
+        assert await bench.live() == [f"f{number}" for number in range(6)]
