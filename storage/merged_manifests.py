@@ -12,7 +12,6 @@ from typing import Final
 
 import msgspec
 
-from firn.model.amounts import plural
 from firn.model.errors import CorruptFile, InvalidInput, NotFound
 from firn.model.manifest import (
     UNASSIGNED_SEQUENCE_NUMBER,
@@ -26,7 +25,7 @@ from firn.model.metadata import TableMetadata
 from firn.model.types import StructType
 from firn.storage.avro import write_avro
 from firn.storage.manifest_merge import merge_entries
-from firn.storage.manifest_pieces import Layout, Piece, blocks_of, layout_of, read_pieces
+from firn.storage.manifest_pieces import Layout, Piece, StoredBlock, blocks_of, layout_of, read_pieces
 from firn.storage.manifest_schema import manifest_schema
 from firn.storage.manifests import manifest_header
 from firn.storage.packed_entries import PackedEntries, carried_over, joined, pack
@@ -171,16 +170,17 @@ def laid_out(
     pieces: list[Piece] = []
     for part, stored in made_of.parts:
         try:
-            pieces += _pieces(part, stored, made_of.layout, decode)
+            own = _pieces(part, stored, made_of.layout, decode)
         except (InvalidInput, NotFound, ValueError, ArithmeticError, LookupError) as error:
             raise CorruptFile(part.manifest_path, f"cannot be merged: {error}") from error
+        count = sum(piece.count if isinstance(piece, StoredBlock) else len(piece.files) for piece in own)
+        if count != part.live_files_count:
+            raise CorruptFile(part.manifest_path, f"holds {count} live files, its list says {part.live_files_count}")
+        pieces += own
         after_each()
     type_, version = made_of.layout.partition_type, made_of.layout.format_version
     made = blocks_of(pieces, content=made_of.content, format_version=version, after_each=after_each)
     files = made_of.files
-    if sum(count for count, _ in made.blocks) != files:
-        where = made_of.parts[0][0].manifest_path
-        raise CorruptFile(where, f"or one merged with it does not hold the {plural(files, 'live file')} listed")
     header = {**made_of.header, **made.header}
     data = write_avro(manifest_schema(type_, version), made.blocks, metadata=header)
     known = [piece for piece in pieces if isinstance(piece, PackedEntries)] if files < TAKEN_OVER_FROM else []
