@@ -129,7 +129,8 @@ def _of(one: TableHealth, member: str) -> int:
 
 def _row(one: TableHealth, *, deep: bool, now_ms: int) -> tuple[object, ...]:
     moved = "-" if one.moved_ms is None else span_of(max(0, now_ms - one.moved_ms))
-    why = one.trouble or (None if one.paused is None else pause_text(one.paused))
+    unmerged = None if one.unmerged is None else f"manifests are not merged: {one.unmerged}"
+    why = one.trouble or (unmerged if one.paused is None else pause_text(one.paused))
     return (
         one.table, one.state, one.kind, "-" if one.version is None else one.version, moved, _number(one.waiting),
         _number(one.conflicts), one.lock or "-", *(_sizes(one.content) if deep else ()), why,

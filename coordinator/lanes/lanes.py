@@ -206,6 +206,11 @@ class Lanes:
         return {table: lane.stalled for table, lane in self._lanes.items() if lane.stalled is not None}
 
     @property
+    def unmerged(self) -> dict[str, str]:
+        """Return why some manifests of tables are not merged, by table."""
+        return self._shop.merges.unmergeable
+
+    @property
     def troubles(self) -> list[Trouble]:
         """Both, a table at most once."""
         unreadable = self.unreadable

@@ -26,12 +26,16 @@ TROUBLES_MAX: Final = 100
 
 
 class Notice(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
-    """The content of a member node. `troubles_in_all` counts those that did not fit, too."""
+    """The content of a member node. `troubles_in_all` counts those that did not fit, too.
+
+    `unmerged` says of tables why some of their manifests are not merged, which stops no commit.
+    """
 
     version: str = "?"
     http: str | None = None
     troubles: tuple[Trouble, ...] = ()
     troubles_in_all: int = 0
+    unmerged: dict[str, str] = {}
 
 
 class Bulletin:
@@ -70,7 +74,10 @@ class Bulletin:
     def _notice(self) -> bytes:
         troubles = self._lanes.troubles
         told = tuple(msgspec.structs.replace(one, why=_short(one.why)) for one in troubles[:TROUBLES_MAX])
-        notice = Notice(version=VERSION, http=self._http, troubles=told, troubles_in_all=len(troubles))
+        unmerged = {table: _short(why) for table, why in list(self._lanes.unmerged.items())[:TROUBLES_MAX]}
+        notice = Notice(
+            version=VERSION, http=self._http, troubles=told, troubles_in_all=len(troubles), unmerged=unmerged
+        )
         return msgspec.json.encode(notice)
 
 

@@ -60,7 +60,7 @@ class TableHealth(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
 
     `moved_ms` is when its pointer moved last, by ZooKeeper's clock: with its last batch, or when it was paused or
     resumed. `waiting` intents are not settled, `conflicts` were rejected within the hour; both None while Redis does
-    not answer. `content` only after a deep look.
+    not answer. `content` only after a deep look. `unmerged` is why some manifests are not merged; commits go on.
     """
 
     table: str
@@ -74,6 +74,7 @@ class TableHealth(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     lock: str | None = None
     paused: Pause | None = None
     trouble: str | None = None
+    unmerged: str | None = None
     content: Content | None = None
 
 
@@ -90,7 +91,9 @@ async def health_of_tables(
     names = list(wanted) if wanted else await pointers.list()
     pauses = await Pauses(session).all()
     membership = Membership(session)
-    troubles = troubles_in(await notices(membership))
+    told = await notices(membership)
+    troubles = troubles_in(told)
+    unmerged = {table: why for notice in told.values() for table, why in notice.unmerged.items()}
     turn = asyncio.Semaphore(READS_AT_ONCE)
 
     async def look(name: str) -> tuple[TableHealth, Pointer | None] | None:
@@ -116,6 +119,7 @@ async def health_of_tables(
             version=version_of(pointer.metadata_location), paused=paused,
             lock=None if holder is None else holder.member,
             trouble=None if trouble is None or pointer.dropped else trouble.why,
+            unmerged=None if pointer.dropped else unmerged.get(name),
         )  # fmt: skip
         return health, pointer
 

@@ -53,7 +53,13 @@ async def test_a_daemon_that_is_well_says_its_version_and_nothing_else() -> None
     bench = Workbench()
     async with bench.daemon("a"):
         said = (await notices(Membership(bench.zookeeper.connect())))["a"]
-    assert msgspec.to_builtins(said) == {"version": VERSION, "http": None, "troubles": (), "troubles-in-all": 0}
+    assert msgspec.to_builtins(said) == {
+        "version": VERSION,
+        "http": None,
+        "troubles": (),
+        "troubles-in-all": 0,
+        "unmerged": {},
+    }
 
 
 async def test_a_zookeeper_that_does_not_take_it_is_logged_once(

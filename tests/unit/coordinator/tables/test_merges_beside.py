@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from firn.coordinator.daemon import Daemon
+from firn.coordinator.operations.bulletin import Bulletin, notice_in
 from firn.coordinator.replay import merging
 from firn.coordinator.tables import merges_beside
 from firn.coordinator.tables.merges_beside import MERGE_LIVES_S, MergesBeside
@@ -214,6 +215,7 @@ async def test_a_manifest_that_is_gone_is_left_alone_and_the_others_are_merged_a
         merges = merges_of(daemon)
         assert set(merges.unmergeable) == {TABLE}
         assert lost.manifest_path in merges.unmergeable[TABLE]
+        assert notice_in(Bulletin(daemon._membership, daemon.lanes).first(None)).unmerged == merges.unmergeable
         assert daemon.metrics.merges_failed.labels("part")._value.get() == 1
         assert (await lists(bench))[-1] <= 7
 
