@@ -3,6 +3,7 @@
 FirnError
 ├── InvalidInput          the bytes, JSON or arguments given are wrong: fix them; retrying cannot help
 │   ├── InvalidMetadata   table or view metadata breaks the specification (names the field)
+│   │   └── InvalidPropertyError  a property has a value that cannot be used (names the property)
 │   ├── InvalidSchema     a schema or a schema change is not allowed
 │   ├── InvalidIntent     an intent breaks the wire format or a limit at the door
 │   ├── TooLarge          reading it would take more memory or time than a limit allows
@@ -44,6 +45,10 @@ class InvalidInput(FirnError):
 
 class InvalidMetadata(InvalidInput):
     """Table or view metadata that breaks the specification."""
+
+
+class InvalidPropertyError(InvalidMetadata):
+    """A table or view property whose value cannot be used: set another value, or remove the property."""
 
 
 class InvalidSchema(InvalidInput):

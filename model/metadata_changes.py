@@ -148,7 +148,7 @@ def with_metadata_log(
     `previous_updated_ms` is the replaced metadata's `last_updated_ms`; left out, `metadata` is that metadata itself,
     before any change.
     """
-    count_max = max(1, METADATA_PREVIOUS_VERSIONS_MAX.of(metadata.properties))
+    count_max = max(1, METADATA_PREVIOUS_VERSIONS_MAX.sane(metadata.properties))
     entry = MetadataLogEntry(
         metadata_file=previous_location,
         timestamp_ms=metadata.last_updated_ms if previous_updated_ms is None else previous_updated_ms,

@@ -7,10 +7,11 @@ from typing import Final
 
 import msgspec
 
-from firn.model.errors import InvalidMetadata, Unsupported
+from firn.model.errors import InvalidMetadata, InvalidPropertyError, Unsupported
 from firn.model.metadata import FORMAT_VERSION_DEFAULT, FORMAT_VERSION_MAX, TableMetadata
 from firn.model.metadata_check import check_metadata, check_uuid, strip_slashes
 from firn.model.metrics_modes import parse_mode
+from firn.model.name_mapping import check_name_mapping
 from firn.model.partitioning import PARTITION_FIELD_ID_START, UNPARTITIONED, PartitionSpec, check_spec
 from firn.model.schema import Schema, assign_fresh_ids
 from firn.model.schema_rules import validate_schema
@@ -132,11 +133,12 @@ def check_new_properties(properties: Mapping[str, str], schema: Schema) -> None:
     if ENCRYPTION_KEY_ID.of(properties) is not None:
         raise Unsupported("table encryption is not implemented", where=f"properties.{ENCRYPTION_KEY_ID.name}")
     check_properties(properties)
+    check_name_mapping(properties)
     for name, value in properties.items():
         is_column = name.startswith(METRICS_COLUMN_PREFIX)
         if (is_column or name == METRICS_DEFAULT) and parse_mode(value) is None:
-            raise InvalidMetadata(
+            raise InvalidPropertyError(
                 f"must be none, counts, truncate(length) or full, not {value[:40]!r}", where=f"properties.{name}"
             )
         if is_column and schema.find_field(name.removeprefix(METRICS_COLUMN_PREFIX)) is None:
-            raise InvalidMetadata("names a column that the schema has not", where=f"properties.{name}")
+            raise InvalidPropertyError("names a column that the schema does not have", where=f"properties.{name}")

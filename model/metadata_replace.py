@@ -15,10 +15,11 @@ from firn.model.metadata_check import check_metadata
 from firn.model.metadata_create import check_new_properties, stored_properties
 from firn.model.partition_update import rebind_spec
 from firn.model.partitioning import UNPARTITIONED, PartitionSpec
+from firn.model.promotion import can_promote, transforms_that_block
 from firn.model.schema import Schema
 from firn.model.snapshot import MAIN_BRANCH
 from firn.model.sorting import UNSORTED, SortOrder, rebind_order
-from firn.model.types import StructType
+from firn.model.types import ListType, MapType, NestedField, StructType, Type, child_fields, is_primitive
 
 replace = msgspec.structs.replace
 
@@ -36,7 +37,8 @@ def replace_table(
 ) -> TableMetadata:
     """The metadata of the table after its replacement: empty on ``main``, with all snapshots, logs and tags kept.
 
-    Columns that the table has under the same full name keep their ids, others get new ones; so do partition fields.
+    A column keeps its id only where the table has one of the same full name and of the same type, or of a type that it
+    can be promoted from; every other column gets a new id, and so do the partition fields over it.
     `properties` are added to the table's. None leaves location and format version as they are.
     """
     stored = stored_properties(properties)
@@ -63,13 +65,18 @@ def replace_table(
 
 
 def _with_table_ids(schema: Schema, metadata: TableMetadata) -> Schema:
-    """The schema with the table's ids for the columns that it has, and unused ones for the others."""
+    """Return the schema with the table's ids for the columns that it keeps, and unused ids for the others.
+
+    Prevents: files of an older snapshot read under a type that they were not written with, once a branch or `main` is
+    set back to it.
+    """
     current = metadata.current_schema
     unused = count(metadata.last_column_id + 1)
     new_ids: dict[int, int] = {}
+    kept = _kept_columns(schema, metadata)
 
     def table_id(field_id: int) -> int:
-        known = current.find_field(schema.names_by_id[field_id])
+        known = current.find_field(schema.names_by_id[field_id]) if field_id in kept else None
         new_ids[field_id] = next(unused) if known is None else known.field_id
         return new_ids[field_id]
 
@@ -77,3 +84,60 @@ def _with_table_ids(schema: Schema, metadata: TableMetadata) -> Schema:
     assert isinstance(struct, StructType)
     identifiers = tuple(new_ids[field_id] for field_id in schema.identifier_field_ids)
     return replace(schema, struct=struct, identifier_field_ids=identifiers)
+
+
+def _kept_columns(schema: Schema, metadata: TableMetadata) -> set[int]:
+    """Return the ids, in `schema`, of the columns that are the table's own columns of the same full name.
+
+    A column is kept only together with the column that contains it.
+    """
+    kept: set[int] = set()
+    pending = list(schema.fields)
+    while pending:
+        column = pending.pop()
+        known = metadata.current_schema.find_field(schema.names_by_id[column.field_id])
+        if known is not None and _stays(known, column, metadata):
+            kept.add(column.field_id)
+            pending += child_fields(column.type)
+    return kept
+
+
+def _stays(known: NestedField, column: NestedField, metadata: TableMetadata) -> bool:
+    """Whether `column` can take the id of `known`: everything written as `known` reads right as `column`.
+
+    The type is the same or a promotion that every partition spec of the table can follow, a column that may hold nulls
+    stays optional, and rows written before the column existed keep their default.
+    """
+    if not _follows(known.type, column.type, metadata):
+        return False
+    if column.required and not known.required:
+        return False
+    if is_primitive(column.type) and known.initial_default != column.initial_default:
+        return False
+    transforms = [
+        field.transform for spec in metadata.partition_specs for field in spec.fields
+        if known.field_id in field.source_ids
+    ]  # fmt: skip
+    return not transforms_that_block(source=known.type, target=column.type, transforms=transforms)
+
+
+def _follows(source: Type, target: Type, metadata: TableMetadata) -> bool:
+    """Whether `target` is `source` or a promotion of it.
+
+    Fields of structs are compared on their own. A list or map follows only with all that it holds: a reader that does
+    not find an element under its id takes the whole list for missing.
+    """
+    match source, target:
+        case StructType(), StructType():
+            return True
+        case ListType(), ListType():
+            return _stays(source.element_field, target.element_field, metadata)
+        case MapType(), MapType():
+            same_keys = _without_ids(source.key) == _without_ids(target.key)
+            return same_keys and _stays(source.value_field, target.value_field, metadata)
+        case _:
+            return can_promote(source=source, target=target, format_version=metadata.format_version)
+
+
+def _without_ids(type: Type) -> Type:
+    return with_ids(type, lambda _: 0)

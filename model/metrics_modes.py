@@ -78,7 +78,7 @@ def metrics_modes(
     configured = properties.get(METRICS_DEFAULT)
     default = DEFAULT if configured is None else parse_mode(configured) or DEFAULT
     if configured is None:
-        limit = METRICS_INFERRED_COLUMNS_MAX.of(properties)
+        limit = METRICS_INFERRED_COLUMNS_MAX.sane(properties)
         inferred = list(_leaves_outermost_first(schema))
         if len(inferred) > limit:
             by_id = dict.fromkeys(inferred[:limit], DEFAULT)

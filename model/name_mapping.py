@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from firn.model.errors import InvalidMetadata
+from firn.model.errors import InvalidInput, InvalidMetadata, InvalidPropertyError
 from firn.model.json_members import as_object, describe, extra_of, int_or_none, join, list_or_none, strs_of
 from firn.model.schema import Schema
 from firn.model.strict_json import loads
@@ -71,6 +71,17 @@ def name_mapping_from_text(text: str, *, where: str = NAME_MAPPING_PROPERTY) -> 
     return name_mapping_from_json(
         loads(text, where=where, bytes_max=NAME_MAPPING_BYTES_MAX, depth_max=2 * TYPE_DEPTH_MAX + 2), where=where
     )
+
+
+def check_name_mapping(properties: Mapping[str, str]) -> None:
+    """Refuse a name mapping that cannot be read. Raises InvalidPropertyError; nothing happens where none is set."""
+    text = properties.get(NAME_MAPPING_PROPERTY)
+    if text is None:
+        return
+    try:
+        name_mapping_from_text(text)
+    except InvalidInput as error:
+        raise InvalidPropertyError(str(error), where=f"properties.{NAME_MAPPING_PROPERTY}") from error
 
 
 def name_mapping_from_json(obj: Any, *, where: str = "name-mapping") -> NameMapping:

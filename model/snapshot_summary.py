@@ -111,13 +111,13 @@ class SummaryBuilder:
     """Gathers what one snapshot changes and turns it into its summary.
 
     `partition_limit` is ``write.summary.partition-limit``: with at most so many changed partitions, each gets an entry
-    under the path that `path_of` gives for one of its files.
+    under the path that `path_of` gives for one of its files. Zero or less: no entries, as in the Java library.
     """
 
     def __init__(self, *, partition_limit: int = 0, path_of: Callable[[DataFile], str] | None = None) -> None:
         self._counts = _Counts()
         self._partitions: dict[tuple[int, tuple[Hashable, ...]], tuple[_Counts, DataFile]] | None = {}
-        self._partition_limit = partition_limit if path_of is not None else 0
+        self._partition_limit = max(0, partition_limit) if path_of is not None else 0
         self._path_of = path_of
         self._unknown_totals: frozenset[str] = frozenset()
         self._duplicates = 0

@@ -12,10 +12,12 @@ from typing import Final
 
 import msgspec
 
-from firn.model.errors import InvalidMetadata
+from firn.model.errors import InvalidPropertyError
 
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}")
+_LONG_MIN: Final = -(2**63)
 _LONG_MAX: Final = 2**63 - 1
+_INT_MIN: Final = -(2**31)
 _INT_MAX: Final = 2**31 - 1
 
 
@@ -28,22 +30,22 @@ class IntProperty(msgspec.Struct, frozen=True):
     high: int = _LONG_MAX
 
     def of(self, properties: Mapping[str, str]) -> int:
-        """The value, or the default when it is not set; raises InvalidMetadata naming the property."""
+        """The value, or the default when it is not set; raises InvalidPropertyError naming the property."""
         text = properties.get(self.name)
         if text is None:
             return self.default
         value = int(text) if _INTEGER.fullmatch(text.strip()) else None
         if value is None:
-            raise InvalidMetadata(f"must be an integer, not {text[:40]!r}", where=f"properties.{self.name}")
+            raise InvalidPropertyError(f"must be an integer, not {text[:40]!r}", where=f"properties.{self.name}")
         if not self.low <= value <= self.high:
-            raise InvalidMetadata(f"{value} is outside {self.low} … {self.high}", where=f"properties.{self.name}")
+            raise InvalidPropertyError(f"{value} is outside {self.low} … {self.high}", where=f"properties.{self.name}")
         return value
 
     def sane(self, properties: Mapping[str, str]) -> int:
-        """The value, or the default where another writer stored what is none: of settings that no commit needs."""
+        """Return the value, or the default where the stored value is unusable: a commit does not need this setting."""
         try:
             return self.of(properties)
-        except InvalidMetadata:
+        except InvalidPropertyError:
             return self.default
 
 
@@ -67,21 +69,21 @@ class ChoiceProperty(msgspec.Struct, frozen=True):
     choices: tuple[str, ...]
 
     def of(self, properties: Mapping[str, str]) -> str:
-        """The word in lower case; raises InvalidMetadata naming the property and the choices."""
+        """The word in lower case; raises InvalidPropertyError naming the property and the choices."""
         text = properties.get(self.name)
         if text is None:
             return self.default
         if text.lower() not in self.choices:
-            raise InvalidMetadata(
+            raise InvalidPropertyError(
                 f"must be one of {', '.join(self.choices)}, not {text[:40]!r}", where=f"properties.{self.name}"
             )
         return text.lower()
 
     def sane(self, properties: Mapping[str, str]) -> str:
-        """The word, or the default where another writer stored what is none: of settings that no commit needs."""
+        """Return the word, or the default where the stored value is unusable: a commit does not need this setting."""
         try:
             return self.of(properties)
-        except InvalidMetadata:
+        except InvalidPropertyError:
             return self.default
 
 
@@ -106,8 +108,8 @@ RESERVED: Final = frozenset(
 )  # fmt: skip
 """Names that engines show as properties but that are fields of the metadata; they are never stored."""
 
-MANIFEST_TARGET_SIZE_BYTES: Final = IntProperty("commit.manifest.target-size-bytes", 8 * 1024 * 1024, 1)
-MANIFEST_MIN_MERGE_COUNT: Final = IntProperty("commit.manifest.min-count-to-merge", 100, 0, _INT_MAX)
+MANIFEST_TARGET_SIZE_BYTES: Final = IntProperty("commit.manifest.target-size-bytes", 8 * 1024 * 1024, _LONG_MIN)
+MANIFEST_MIN_MERGE_COUNT: Final = IntProperty("commit.manifest.min-count-to-merge", 100, _INT_MIN, _INT_MAX)
 MANIFEST_MERGE_ENABLED: Final = BoolProperty("commit.manifest-merge.enabled", default=True)
 COMMIT_RETRIES: Final = IntProperty("commit.retry.num-retries", 4, 0, _INT_MAX)
 COMMIT_RETRY_MIN_WAIT_MS: Final = IntProperty("commit.retry.min-wait-ms", 100, 0, _INT_MAX)
@@ -117,9 +119,9 @@ COMMIT_RETRY_TOTAL_MS: Final = IntProperty("commit.retry.total-timeout-ms", 1_80
 DATA_PATH: Final = TextProperty("write.data.path")
 METADATA_PATH: Final = TextProperty("write.metadata.path")
 METADATA_COMPRESSION: Final = ChoiceProperty("write.metadata.compression-codec", "none", ("none", "gzip"))
-METADATA_PREVIOUS_VERSIONS_MAX: Final = IntProperty("write.metadata.previous-versions-max", 100, -_INT_MAX, _INT_MAX)
+METADATA_PREVIOUS_VERSIONS_MAX: Final = IntProperty("write.metadata.previous-versions-max", 100, _INT_MIN, _INT_MAX)
 METADATA_DELETE_AFTER_COMMIT: Final = BoolProperty("write.metadata.delete-after-commit.enabled", default=False)
-SUMMARY_PARTITION_LIMIT: Final = IntProperty("write.summary.partition-limit", 0, 0, _INT_MAX)
+SUMMARY_PARTITION_LIMIT: Final = IntProperty("write.summary.partition-limit", 0, _INT_MIN, _INT_MAX)
 METRICS_DEFAULT: Final = "write.metadata.metrics.default"
 METRICS_COLUMN_PREFIX: Final = "write.metadata.metrics.column."
 METRICS_INFERRED_COLUMNS_MAX: Final = IntProperty("write.metadata.metrics.max-inferred-column-defaults", 100, 0)
@@ -137,11 +139,14 @@ DELETE_TARGET_FILE_SIZE_BYTES: Final = IntProperty("write.delete.target-file-siz
 NAME_MAPPING: Final = TextProperty("schema.name-mapping.default")
 
 GC_ENABLED: Final = BoolProperty("gc.enabled", default=True)
-EXPIRE_SNAPSHOT_AGE_MS: Final = IntProperty("history.expire.max-snapshot-age-ms", 5 * 24 * 3600 * 1000)
-EXPIRE_SNAPSHOTS_MIN: Final = IntProperty("history.expire.min-snapshots-to-keep", 1, 1, _INT_MAX)
-EXPIRE_REF_AGE_MS: Final = IntProperty("history.expire.max-ref-age-ms", _LONG_MAX)
+EXPIRE_SNAPSHOT_AGE_MS: Final = IntProperty("history.expire.max-snapshot-age-ms", 5 * 24 * 3600 * 1000, _LONG_MIN)
+EXPIRE_SNAPSHOTS_MIN: Final = IntProperty("history.expire.min-snapshots-to-keep", 1, _INT_MIN, _INT_MAX)
+EXPIRE_REF_AGE_MS: Final = IntProperty("history.expire.max-ref-age-ms", _LONG_MAX, _LONG_MIN)
 MAX_SWAPS_PER_SECOND: Final = IntProperty("firn.max-swaps-per-second", 0, 0, 10_000)
 """Metadata files that a busy table gets a second at most: intents gather meanwhile; 0 for as many as can be."""
+
+APPEND_MODE: Final = ChoiceProperty("firn.append-mode", "merge", ("merge", "per-intent"))
+"""``merge`` lets consecutive appends share a snapshot, ``per-intent`` gives each its own."""
 
 EXPIRE_ON_COMMIT: Final = BoolProperty("firn.expire-on-commit", default=True)
 SNAPSHOTS_MAX: Final = IntProperty("firn.snapshots-max", 1_000, 0, _INT_MAX)
@@ -174,7 +179,8 @@ CHECKED: Final[tuple[IntProperty | ChoiceProperty, ...]] = (
     COMMIT_RETRY_MAX_WAIT_MS, COMMIT_RETRY_TOTAL_MS, METADATA_COMPRESSION, METADATA_PREVIOUS_VERSIONS_MAX,
     SUMMARY_PARTITION_LIMIT, METRICS_INFERRED_COLUMNS_MAX, FILE_FORMAT, TARGET_FILE_SIZE_BYTES,
     DELETE_TARGET_FILE_SIZE_BYTES, EXPIRE_SNAPSHOT_AGE_MS, EXPIRE_SNAPSHOTS_MIN, EXPIRE_REF_AGE_MS, SPLIT_SIZE_BYTES,
-    SNAPSHOTS_MAX, MAX_SWAPS_PER_SECOND, MAINTAIN_DELETE_FILES_MIN, MAINTAIN_MANIFESTS_MIN, MAINTAIN_SNAPSHOTS_MIN,
+    APPEND_MODE, SNAPSHOTS_MAX, MAX_SWAPS_PER_SECOND, MAINTAIN_DELETE_FILES_MIN, MAINTAIN_MANIFESTS_MIN,
+    MAINTAIN_SNAPSHOTS_MIN,
     MAINTAIN_STATISTICS, MAINTAIN_STATISTICS_SNAPSHOTS, MAINTAIN_ORPHANS_EVERY_HOURS, MAINTAIN_ORPHANS_AGE_HOURS,
     MAINTAIN_ORPHANS_SEARCHED_MS,
 )  # fmt: skip
@@ -184,6 +190,21 @@ def check_properties(properties: Mapping[str, str]) -> None:
     """Refuse values that would make every later commit fail; for properties that are being set, not stored ones."""
     for declared in CHECKED:
         declared.of(properties)
+
+
+def unusable_properties(properties: Mapping[str, str]) -> tuple[str, ...]:
+    """Return one line for each stored property whose value cannot be used, naming it and the reason.
+
+    Commits go on with the default; operations that need the setting (an expiry, a compaction) refuse with
+    ``invalid-property``.
+    """
+    problems = []
+    for declared in CHECKED:
+        try:
+            declared.of(properties)
+        except InvalidPropertyError as error:
+            problems.append(f"{declared.name}: {error.message}")
+    return tuple(problems)
 
 
 def without_reserved(properties: Mapping[str, str]) -> dict[str, str]:

@@ -233,7 +233,7 @@ def finished(metadata: ViewMetadata, *, base: ViewMetadata | None, now_ms: int) 
     log = metadata.version_log
     if base is None or metadata.current_version_id != base.current_version_id:
         log = (*log, _log_entry(metadata, is_new=metadata.current_version_id in added, now_ms=now_ms))
-    count = max(len(added | {metadata.current_version_id}), VERSION_HISTORY_ENTRIES.of(metadata.properties))
+    count = max(len(added | {metadata.current_version_id}), VERSION_HISTORY_ENTRIES.sane(metadata.properties))
     versions = retained_versions(metadata.versions, current_id=metadata.current_version_id, count=count)
     log = retained_log(log, version_ids={version.version_id for version in versions})
     return replace(metadata, versions=versions, version_log=log[-VERSION_LOG_ENTRIES_MAX:])

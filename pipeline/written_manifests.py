@@ -43,7 +43,7 @@ def append_members(
             format_version=metadata.format_version,
             snapshot_id=None,
             older_schemas=metadata.schemas,
-            target_bytes=MANIFEST_TARGET_SIZE_BYTES.of(metadata.properties),
+            target_bytes=MANIFEST_TARGET_SIZE_BYTES.sane(metadata.properties),
         )
         for number, one in enumerate(encoded):
             path = f"{folder}/{run}-{spec_id}-m{number}.avro"

@@ -77,8 +77,8 @@ def codec_of(location: str) -> Codec:
 
 
 def codec_for(metadata: TableMetadata) -> Codec:
-    """The codec that the table asks for with ``write.metadata.compression-codec``."""
-    return "gzip" if METADATA_COMPRESSION.of(metadata.properties) == "gzip" else "none"
+    """Return the codec of ``write.metadata.compression-codec``; uncompressed where the stored value is unusable."""
+    return "gzip" if METADATA_COMPRESSION.sane(metadata.properties) == "gzip" else "none"
 
 
 def suffix(codec: Codec) -> str:

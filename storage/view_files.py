@@ -13,7 +13,7 @@ from firn.storage.metadata_files import Codec, compressed, decoded_json, metasto
 
 def view_codec_for(metadata: ViewMetadata) -> Codec:
     """The codec that the view asks for with ``write.metadata.compression-codec``; gzip by default, as in Java."""
-    return "gzip" if VIEW_METADATA_COMPRESSION.of(metadata.properties) == "gzip" else "none"
+    return "gzip" if VIEW_METADATA_COMPRESSION.sane(metadata.properties) == "gzip" else "none"
 
 
 def view_metadata_name(metadata: ViewMetadata, *, version: int, unique: str) -> str:

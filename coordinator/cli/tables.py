@@ -130,11 +130,17 @@ def _of(one: TableHealth, member: str) -> int:
 def _row(one: TableHealth, *, deep: bool, now_ms: int) -> tuple[object, ...]:
     moved = "-" if one.moved_ms is None else span_of(max(0, now_ms - one.moved_ms))
     unmerged = None if one.unmerged is None else f"manifests are not merged: {one.unmerged}"
-    why = one.trouble or (unmerged if one.paused is None else pause_text(one.paused))
+    why = one.trouble or (unmerged if one.paused is None else pause_text(one.paused)) or _properties(one.content)
     return (
         one.table, one.state, one.kind, "-" if one.version is None else one.version, moved, _number(one.waiting),
         _number(one.conflicts), one.lock or "-", *(_sizes(one.content) if deep else ()), why,
     )  # fmt: skip
+
+
+def _properties(content: Content | None) -> str | None:
+    if content is None or not content.unusable_properties:
+        return None
+    return f"unusable property, its default is used: {'; '.join(content.unusable_properties)}"
 
 
 def _sizes(content: Content | None) -> tuple[str, ...]:

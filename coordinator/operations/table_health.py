@@ -19,6 +19,7 @@ from firn.model.errors import CorruptFile, FirnError, NotFound
 from firn.model.event import Event
 from firn.model.metadata import TableMetadata
 from firn.model.pause import Pause
+from firn.model.table_properties import unusable_properties
 from firn.storage.file_system_tables import FileSystemTables
 from firn.storage.files import FileStore
 from firn.storage.intent_streams import IntentStreams
@@ -42,7 +43,10 @@ State = Literal["good", "paused", "stalled", "unreadable", "dropped"]
 
 
 class Content(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
-    """What a table's metadata says of its size; totals are those of the current snapshot's summary, None if absent."""
+    """What a table's metadata says of its size; totals are those of the current snapshot's summary, None if absent.
+
+    `unusable_properties` have a line for each stored property whose value cannot be used: commits take its default.
+    """
 
     format_version: int
     metadata_bytes: int
@@ -53,6 +57,7 @@ class Content(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     records: int | None = None
     bytes: int | None = None
     last_snapshot_ms: int | None = None
+    unusable_properties: tuple[str, ...] = ()
 
 
 class TableHealth(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
@@ -194,6 +199,7 @@ def _content(pointer: Pointer, reader: TableReader, files: FileStore) -> Content
         records=_total(metadata, "total-records"),
         bytes=_total(metadata, "total-files-size"),
         last_snapshot_ms=None if current is None else current.timestamp_ms,
+        unusable_properties=unusable_properties(metadata.properties),
     )
 
 

@@ -28,6 +28,7 @@ from firn.model.outcome import Outcome, Rejected, decode_outcome
 from firn.model.pause import Pause
 from firn.model.sharding import shard_of
 from firn.model.snapshot import MAIN_BRANCH
+from firn.model.table_properties import unusable_properties
 from firn.model.trouble import Trouble
 from firn.model.view import ViewMetadata
 from firn.storage.intent_streams import IntentStreams
@@ -86,6 +87,7 @@ class TablePage(msgspec.Struct, frozen=True, kw_only=True):
     batches: tuple[Segment, ...] = ()
     trouble: str | None = None
     unread: str | None = None
+    unusable_properties: tuple[str, ...] = ()
 
 
 class Conflict(msgspec.Struct, frozen=True, kw_only=True):
@@ -269,6 +271,7 @@ class Survey:
                 refs=refs_of(metadata),
                 history=tuple(history_of(metadata, journal=self._journal, journal_head=head, limit=SNAPSHOTS_MAX)),
                 batches=self._batches(head),
+                unusable_properties=unusable_properties(metadata.properties),
             )
         except Unavailable:
             raise

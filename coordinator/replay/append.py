@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 import msgspec
 
@@ -20,9 +19,7 @@ from firn.model.datafile import DataFile
 from firn.model.intent import Append
 from firn.model.long_tuples import preceded
 from firn.model.manifest import ManifestEntry, Status
-
-APPEND_MODE: Final = "firn.append-mode"
-"""Table property: ``merge`` (default) lets consecutive appends share a snapshot, ``per-intent`` gives each its own."""
+from firn.model.table_properties import APPEND_MODE
 
 
 class Additions(msgspec.Struct, frozen=True, eq=False):
@@ -54,7 +51,7 @@ class AppendGroup:
         self.manifests: list[ReadManifest] = []
         self._locations: dict[int, list[str]] = {}
         """By partition spec, those of the manifests that will hold its files."""
-        self._shares = metadata.properties.get(APPEND_MODE, "merge") != "per-intent"
+        self._shares = APPEND_MODE.sane(metadata.properties) == "merge"
         self._applied = Applied(snapshot_id=self.snapshot_id, sequence_number=self.sequence_number)
         self._live = working.head(branch).live
         self._working = working

@@ -13,7 +13,7 @@ from firn.coordinator.replay.places import require_own, require_own_places
 from firn.coordinator.replay.properties import require_few_properties
 from firn.coordinator.replay.tables import create_table
 from firn.coordinator.replay.working import Working
-from firn.model.errors import FirnError
+from firn.model.errors import FirnError, InvalidPropertyError
 from firn.model.intent import Append, CreateTable
 from firn.model.landmark import TABLE, schema_key, spec_key
 from firn.model.metadata import TableMetadata
@@ -91,6 +91,8 @@ def _replace(working: Working, metadata: TableMetadata, intent: CreateOrReplaceT
             format_version=intent.format_version,
             now_ms=working.attempt.now_ms,
         )
+    except InvalidPropertyError as error:
+        rules.INVALID_PROPERTY.refuse(str(error))
     except FirnError as error:
         rules.INVALID_TABLE.refuse(str(error))
     require_few_properties(working, changed.properties)

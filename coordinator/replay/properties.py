@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
 
 from firn.coordinator.replay import rules
-from firn.coordinator.replay.append import APPEND_MODE
 from firn.coordinator.replay.decision import Applied
 from firn.coordinator.replay.places import require_own, require_own_places
 from firn.coordinator.replay.working import Working
 from firn.model import metadata_changes
 from firn.model.errors import InvalidInput
-from firn.model.name_mapping import NAME_MAPPING_PROPERTY, name_mapping_from_text
+from firn.model.name_mapping import check_name_mapping
 from firn.model.operations.upkeep import SetLocation, UpdateProperties, UpgradeFormat
 from firn.model.table_properties import ENCRYPTION_KEY_ID, JOURNAL_HEAD, RESERVED
-
-APPEND_MODES: Final = ("merge", "per-intent")
 
 
 def update_properties(working: Working, intent: UpdateProperties) -> Applied:
@@ -28,7 +24,7 @@ def update_properties(working: Working, intent: UpdateProperties) -> Applied:
     require_own_places(working, intent.updates, location=metadata.location)
     now_ms = working.attempt.now_ms
     try:
-        _check_values(intent)
+        check_name_mapping(intent.updates)
         changed = metadata_changes.set_properties(metadata, intent.updates, now_ms=now_ms)
     except InvalidInput as error:
         rules.INVALID_PROPERTY.refuse(str(error))
@@ -105,12 +101,3 @@ def require_not_reserved(intent: UpdateProperties) -> None:
     named = sorted(guarded & {*intent.updates, *intent.removals})
     if named:
         rules.RESERVED_PROPERTY.refuse(f"not for setting or removing: {', '.join(named)}")
-
-
-def _check_values(intent: UpdateProperties) -> None:
-    mode = intent.updates.get(APPEND_MODE)
-    if mode is not None and mode not in APPEND_MODES:
-        raise InvalidInput(f"must be one of {', '.join(APPEND_MODES)}, not {mode[:40]!r}", where=APPEND_MODE)
-    mapping = intent.updates.get(NAME_MAPPING_PROPERTY)
-    if mapping is not None:
-        name_mapping_from_text(mapping)

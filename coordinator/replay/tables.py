@@ -12,7 +12,7 @@ from firn.coordinator.replay.attempt import as_found
 from firn.coordinator.replay.decision import Applied
 from firn.coordinator.replay.places import require_inside, require_own, require_own_places
 from firn.coordinator.replay.working import Catalog, Working
-from firn.model.errors import FirnError, TooLarge, Unavailable
+from firn.model.errors import FirnError, InvalidPropertyError, TooLarge, Unavailable
 from firn.model.intent import CreateTable, DropTable, RegisterTable
 from firn.model.metadata import TableMetadata
 from firn.model.metadata_create import new_table_metadata
@@ -47,6 +47,8 @@ def create_table(working: Working, intent: CreateTable) -> Applied:
             table_uuid=table_uuid,
             now_ms=working.attempt.now_ms,
         )
+    except InvalidPropertyError as error:
+        rules.INVALID_PROPERTY.refuse(str(error))
     except FirnError as error:
         rules.INVALID_TABLE.refuse(str(error))
     working.change = "created"

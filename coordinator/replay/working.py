@@ -343,7 +343,7 @@ class Working:
     ) -> dict[str, str]:
         assert self.metadata is not None
         builder = SummaryBuilder(
-            partition_limit=SUMMARY_PARTITION_LIMIT.of(self.metadata.properties), path_of=self.partition_path
+            partition_limit=SUMMARY_PARTITION_LIMIT.sane(self.metadata.properties), path_of=self.partition_path
         )
         builder.added_all(added)
         for file in removed:

@@ -92,7 +92,7 @@ async def test_overwrite_with_serializable_update_isolation_raises(bench: Workbe
 async def test_negative_wait_properties_do_not_mask_commit_failure(bench: Workbench) -> None:
     """Differs: such properties are refused when they are set."""
     waits = {"commit.retry.min-wait-ms": "-100", "commit.retry.max-wait-ms": "-1"}
-    assert (await bench.refuse(create(properties=waits))).rule == "invalid-table"
+    assert (await bench.refuse(create(properties=waits))).rule == "invalid-property"
     table = await RealRows.create(bench)
     bench.sessions["a"].drop_next_write("before")
     await table.commit(table.append(table.data(*rows(1))))

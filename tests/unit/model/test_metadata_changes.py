@@ -259,7 +259,7 @@ def test_the_format_version_property_upgrades_and_is_not_stored():
         {"current-snapshot-id": "1"},
         {"format-version": "x"},
         {"write.metadata.previous-versions-max": "many"},
-        {"history.expire.min-snapshots-to-keep": "0"},
+        {"history.expire.min-snapshots-to-keep": "none"},
         {"write.metadata.compression-codec": "lzma"},
     ],
 )

@@ -45,3 +45,34 @@ def test_choices_are_read_in_any_case():
 
 def test_reserved_names_are_not_stored():
     assert properties.without_reserved({"format-version": "2", "uuid": "x", "a": "b"}) == {"a": "b"}
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("write.summary.partition-limit", "-1"),
+        ("commit.manifest.min-count-to-merge", "-5"),
+        ("commit.manifest.target-size-bytes", "0"),
+        ("write.metadata.previous-versions-max", "0"),
+        ("write.metadata.previous-versions-max", "-1"),
+        ("history.expire.min-snapshots-to-keep", "0"),
+        ("history.expire.max-snapshot-age-ms", "-1"),
+        ("history.expire.max-ref-age-ms", "-1"),
+    ],
+)
+def test_values_that_the_java_library_works_with_are_accepted(name, text):
+    properties.check_properties({name: text})
+
+
+def test_a_stored_value_that_cannot_be_used_is_listed_and_its_default_taken():
+    stored = {
+        "commit.manifest.min-count-to-merge": "abc",
+        "write.metadata.compression-codec": "zstd",
+        "firn.append-mode": "sometimes",
+        "owner": "me",
+    }
+    assert properties.MANIFEST_MIN_MERGE_COUNT.sane(stored) == 100
+    assert properties.METADATA_COMPRESSION.sane(stored) == "none"
+    assert sorted(line.partition(":")[0] for line in properties.unusable_properties(stored)) == sorted(
+        stored.keys() - {"owner"}
+    )
