@@ -2,6 +2,9 @@
 
 Content goes first, then what names it, then old metadata files from the oldest on: whatever ends a removal in its
 middle leaves a table that is whole, and files that the next removal finds the same way.
+
+What called a file by what name does not matter: before any file goes it is compared with everything that the table
+names now, under any spelling, and with the journal.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from firn.model.errors import NotFound
 from firn.model.limits import Limits
 from firn.pipeline.parallel_files import delete_all, in_parallel
 from firn.pipeline.past_versions import past_of
+from firn.pipeline.reachable_files import ReachableFiles
 from firn.pipeline.unreachable_files import PORTION_FILES, UnreachableFiles, normal_or_none
 from firn.pipeline.upkeep import TableNow
 from firn.storage.files import FileStore
@@ -84,6 +88,7 @@ class Removing:
         self._failed: list[tuple[str, str]] = []
         self._locations: list[str] = []
         self._under_way = self._elsewhere = 0
+        self._reachable: ReachableFiles | None = None
 
     def run(self, now_ms: int) -> Removal:
         """Remove all of it. `now_ms` is Unix milliseconds."""
@@ -152,5 +157,13 @@ class Removing:
                 self._elsewhere += 1
             elif normal in self._spared:
                 self._under_way += 1
-            else:
+            elif not self._is_named(normal):
                 yield location
+
+    def _is_named(self, normal: str) -> bool:
+        """Return whether the table names a file; what it names is read before the first file goes."""
+        if self._reachable is None:
+            reachable = ReachableFiles(self._files, limits=self._limits)
+            reachable.add(self._now)
+            self._reachable = reachable
+        return self._reachable.has(normal)

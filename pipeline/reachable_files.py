@@ -17,10 +17,11 @@ from firn.model.snapshot import Snapshot
 from firn.pipeline.manifest_paths import files_named_by
 from firn.pipeline.parallel_files import in_parallel
 from firn.pipeline.past_versions import statistics_files
-from firn.pipeline.unreachable_files import normal_or_none
 from firn.pipeline.upkeep import TableNow
 from firn.storage.file_system_tables import HINT_NAME, METADATA_FOLDER
 from firn.storage.files import FileStore
+from firn.storage.journal import is_journal_file
+from firn.storage.locations import canonical
 from firn.storage.manifest_reader import StoredManifests
 
 
@@ -73,6 +74,13 @@ class ReachableFiles:
         self._add_snapshots(metadata, new)
         return len(new)
 
+    def has(self, normal: str) -> bool:
+        """Return whether the table may name a file, given its normalised location, also under another scheme or bucket.
+
+        Journal segments name each other, so every file in a journal folder counts as named.
+        """
+        return normal in self.names or path_of(normal) in self.paths or is_journal_file(normal)
+
     def _add_snapshots(self, metadata: TableMetadata, snapshots: list[Snapshot]) -> None:
         manifests = {}
         for listed in in_parallel(lambda one: self._stored.manifests(metadata, one), snapshots):
@@ -86,7 +94,7 @@ class ReachableFiles:
         self._snapshots.update(one.snapshot_id for one in snapshots)
 
     def _put(self, locations: Iterable[str]) -> None:
-        normal = [normal_or_none(one) or one for one in locations]
+        normal = [canonical(one) for one in locations]
         self.names.add(normal)
         self.paths.add(path_of(one) for one in normal)
 

@@ -1,8 +1,8 @@
 """The files of forgotten snapshots that no snapshot of the table reaches any more.
 
-A difference of sets, in portions: what forgotten snapshots reach, less what the table reaches. Manifests that both
-list are not opened for the forgotten ones, and of what is live in any manifest of the table nothing is taken. Whatever
-cannot be read of the table ends the search with an error; whatever cannot be read of the forgotten stays.
+These are candidates: the caller removes only those that the table does not name in any other way. Manifests that a
+forgotten snapshot and the table both list are not opened. Whatever cannot be read of the table ends the search with an
+error; whatever cannot be read of the forgotten stays.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class UnreachableFiles:
         return len(self._lists)
 
     def content(self) -> Iterator[list[str]]:
-        """Data and delete files that only forgotten snapshots reach, in portions, each once in a portion."""
+        """Content files in manifests that only forgotten snapshots list, in portions, each once in a portion."""
         portion: dict[str, str] = {}
         for named in in_parallel(self._named_by_forgotten, self._manifests.values()):
             for path in (*named.live, *named.gone):
@@ -83,18 +83,10 @@ class UnreachableFiles:
                 if normal is not None:
                     portion[normal] = path
             if len(portion) >= self._portion_files:
-                yield self._without_reachable(portion)
+                yield list(portion.values())
                 portion = {}
         if portion:
-            yield self._without_reachable(portion)
-
-    def _without_reachable(self, portion: dict[str, str]) -> list[str]:
-        for named in in_parallel(self._named, self._kept.values()):
-            for path in named.live:
-                portion.pop(normalize(path), None)
-            if not portion:
-                break
-        return list(portion.values())
+            yield list(portion.values())
 
     def _manifests_of(self, snapshots: Collection[Snapshot]) -> dict[str, ManifestFile]:
         """The manifests of the table's own snapshots by their normalised paths; the newest snapshots' first."""

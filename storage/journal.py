@@ -11,6 +11,7 @@ from isal import igzip
 from firn.model.errors import CorruptFile
 from firn.model.journal import Segment, decode_segment, encode_segment
 from firn.storage.files import FileStore
+from firn.storage.locations import canonical
 
 JOURNAL_FOLDER: Final = "metadata/journal"
 _COMPRESSION_LEVEL: Final = 1
@@ -19,6 +20,11 @@ _COMPRESSION_LEVEL: Final = 1
 def segment_location(table_location: str, *, sequence: int, token: str) -> str:
     """Name of a segment: its number in the table's journal, then the attempt that wrote it."""
     return f"{table_location}/{JOURNAL_FOLDER}/{sequence:010d}-{token}.jsonl.gz"
+
+
+def is_journal_file(location: str) -> bool:
+    """Return whether a location is inside a journal folder, of any table and in any spelling."""
+    return f"/{JOURNAL_FOLDER}/" in canonical(location)
 
 
 def sequence_of(location: str) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import hypothesis.strategies as st
 import msgspec
@@ -11,9 +12,12 @@ from hypothesis import given
 
 from firn.model.errors import CorruptFile, Unavailable
 from firn.model.limits import Limits
+from firn.model.snapshot import MetadataLogEntry
 from firn.pipeline.forgotten_files import METADATA_GRACE_MS, SNAPSHOT_GRACE_MS, Removal, Removing
 from firn.pipeline.past_versions import past_of
 from firn.storage.files import FileInfo, FileStore
+from firn.storage.journal import segment_location
+from firn.storage.manifest_reader import StoredManifests
 from firn.storage.memory_files import MemoryFiles
 from tests.strategies.table_histories import History
 
@@ -206,6 +210,66 @@ def test_statistics_files_go_with_their_snapshot():
     history.expire([1])
     assert tidy(history).removed["statistics files"] == 1
     assert path not in history.stored()
+
+
+def path_of_kind(history: History, kind: str) -> str:
+    """A file that the table names, or a segment of its journal."""
+    head = history.metadata.current_snapshot
+    assert head is not None
+    assert head.manifest_list is not None
+    match kind:
+        case "data file":
+            return history.live()[0].file_path
+        case "manifest list":
+            return head.manifest_list
+        case "manifest":
+            return StoredManifests(history.files).manifests(history.metadata, head)[0].manifest_path
+        case "metadata file":
+            return history.versions[-1]
+        case _:
+            return segment_location(history.metadata.location, sequence=1, token="x")
+
+
+def change(history: History, **members: Any) -> None:
+    history.table.metadata = msgspec.structs.replace(history.metadata, **members)
+    history.store()
+
+
+def forget_under_another_name(history: History, path: str, called: str) -> None:
+    """Have an older version of the table name a file as what it is not; the newest no longer does."""
+    log = history.metadata.metadata_log
+    before = MetadataLogEntry(metadata_file=history.versions[-1], timestamp_ms=0)
+    match called:
+        case "statistics":
+            entry = {"snapshot-id": 1, "statistics-path": path, "file-size-in-bytes": 4}
+            change(history, partition_statistics=(entry,))
+        case "content":
+            stranger = msgspec.structs.replace(history.file(), file_path=path)
+            added = history.commit(stranger)
+            history.commit(removed=[stranger])
+            history.commit(history.file())
+            history.expire([added, added + 1])
+            return
+        case _:
+            change(history, metadata_log=(MetadataLogEntry(metadata_file=path, timestamp_ms=0), *log))
+    # The oldest version of the log is always read.
+    named = MetadataLogEntry(metadata_file=history.versions[-1], timestamp_ms=0)
+    change(history, partition_statistics=(), metadata_log=(named, *log, before))
+
+
+@pytest.mark.parametrize("called", ["statistics", "content", "older version"])
+@pytest.mark.parametrize("respell", [str, lambda path: path.replace("memory://wh", "MEMORY://WH")])
+@pytest.mark.parametrize("kind", ["data file", "manifest", "manifest list", "metadata file", "journal segment"])
+def test_a_file_that_something_live_names_stays_whatever_a_forgotten_snapshot_called_it(kind, respell, called):
+    history = History(log_max=100)
+    history.mirror.create(segment_location(history.metadata.location, sequence=1, token="x"), b"segment")
+    history.commit(history.file())
+    history.commit(history.file())
+    path = path_of_kind(history, kind)
+    forget_under_another_name(history, respell(path), called)
+    tidy(history)
+    assert history.files.size(path)
+    assert history.reachable() - {respell(path)} <= history.stored()
 
 
 def test_snapshots_that_were_made_minutes_ago_leave_their_files_to_the_next_removal():
