@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from firn.model.metadata import TableMetadata
@@ -107,7 +109,7 @@ def test_a_column_of_another_type_gets_new_ids_for_all_that_it_holds(old: object
         ({}, {"initial-default": 2, "write-default": 2}),
     ],
 )
-def test_a_column_that_old_rows_would_break_gets_a_new_id(old: dict[str, object], new: dict[str, object]) -> None:
+def test_a_column_that_old_rows_would_break_gets_a_new_id(old: dict[str, Any], new: dict[str, Any]) -> None:
     before = table("int", version=3, **old)
     after = replaced(before, "int", **new)
     assert after.current_schema.fields[0].field_id not in before.current_schema.fields_by_id
