@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -44,8 +43,8 @@ def _sample(rows: pa.Table) -> pa.Table:
     if rows.num_rows <= SAMPLE_VALUES:
         return rows
     length = SAMPLE_VALUES // SAMPLE_PLACES
-    starts = np.linspace(0, rows.num_rows - length, SAMPLE_PLACES).astype(np.int64)
-    return pa.concat_tables([rows.slice(int(start), length) for start in starts])
+    last = rows.num_rows - length
+    return pa.concat_tables([rows.slice(last * place // (SAMPLE_PLACES - 1), length) for place in range(SAMPLE_PLACES)])
 
 
 def _repeats(column: pa.ChunkedArray) -> bool:
