@@ -101,7 +101,9 @@ def merged_manifest(
     """
     rows = sum(part.live_rows_count or 0 for part in parts)
     if rows > ROWS_MAX:
-        raise InvalidInput(f"a merged manifest of {plural(rows, 'row')}, more than a manifest list can record", where=location)
+        raise InvalidInput(
+            f"a merged manifest of {plural(rows, 'row')}, more than a manifest list can record", where=location
+        )
     made_of = gathered(parts, metadata, source)
     data = elsewhere(made_of) if made_of.files >= TAKEN_OVER_FROM else None
     made = LaidOut(data) if data is not None else laid_out(made_of, decode=lambda part: source.entries(metadata, part))
@@ -176,7 +178,9 @@ def laid_out(
             raise CorruptFile(part.manifest_path, f"cannot be merged: {error}") from error
         count = sum(piece.count if isinstance(piece, StoredBlock) else len(piece.files) for piece in own)
         if count != part.live_files_count:
-            raise CorruptFile(part.manifest_path, f"holds {plural(count, 'live file')}, its list has {part.live_files_count}")
+            raise CorruptFile(
+                part.manifest_path, f"holds {plural(count, 'live file')}, its list has {part.live_files_count}"
+            )
         pieces += own
         after_each()
     type_, version = made_of.layout.partition_type, made_of.layout.format_version
