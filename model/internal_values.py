@@ -143,3 +143,8 @@ def _short_decimal(value: Decimal) -> str:
 def decimal_of(unscaled: int, scale: int) -> Decimal:
     """`unscaled` * 10^-`scale`, exactly, whatever the decimal context."""
     return Decimal((int(unscaled < 0), tuple(map(int, str(abs(unscaled)))), -scale))
+
+
+def decimal_width(precision: int) -> int:
+    """Bytes of the smallest two's complement number with room for `precision` digits."""
+    return (int(10**precision - 1).bit_length() + 8) // 8

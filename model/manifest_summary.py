@@ -12,8 +12,10 @@ from typing import Any
 import msgspec
 
 from firn.model import values
+from firn.model.errors import InvalidInput
+from firn.model.foreign_value import ForeignValue, is_single
 from firn.model.manifest import FieldSummary, ManifestEntry, ManifestFile, Status
-from firn.model.types import PrimitiveType, StructType, Type
+from firn.model.types import FLOAT, PrimitiveType, StructType, Type
 
 
 class ManifestCounts(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,9 +82,21 @@ def least_sequence_number(entries: Iterable[ManifestEntry]) -> int | None:
     return min((number for number in stated if number is not None), default=None)
 
 
-def summarize_partitions(partition_type: StructType, partitions: Iterable[Sequence[Any]]) -> tuple[FieldSummary, ...]:
-    """A summary for each field of `partition_type` over tuples of internal values."""
-    tuples: Iterable[Sequence[Any]] = list(partitions)
+def summarize_partitions(
+    partition_type: StructType, partitions: Iterable[Sequence[Any]]
+) -> tuple[FieldSummary, ...] | None:
+    """A summary for each field of `partition_type` over tuples of internal values.
+
+    None where some value is not of its field's type, so that it has no bound: readers take bounds that are missing for
+    fields without values, and summaries that are missing for any value.
+    """
+    try:
+        return _summaries(partition_type, list(partitions))
+    except InvalidInput:
+        return None
+
+
+def _summaries(partition_type: StructType, tuples: Iterable[Sequence[Any]]) -> tuple[FieldSummary, ...]:
     if not any(_is_floating(field.type) for field in partition_type.fields):  # a set keeps only one of -0.0 and +0.0
         tuples = set(tuples)
         if len(tuples) == 1:
@@ -105,6 +119,8 @@ def _summary_of_one(type: Type, value: Any) -> FieldSummary:
 def _summarize(type: Type, column: list[Any]) -> FieldSummary:
     floating = _is_floating(type)
     known = [value for value in column if value is not None]
+    if any(isinstance(value, ForeignValue) or (type == FLOAT and not is_single(value)) for value in known):
+        raise InvalidInput("a value of another type has no place in a range")
     ranged = [value for value in known if not isnan(value)] if floating else known
     order: Callable[[Any], Any] | None = _float_order if floating else None
     return FieldSummary(

@@ -12,6 +12,8 @@ from urllib.parse import quote_plus
 
 from firn.model.amounts import plural
 from firn.model.errors import InvalidInput
+from firn.model.foreign_value import ForeignValue, value_in
+from firn.model.human_text import human_value
 from firn.model.partitioning import PartitionSpec, partition_type
 from firn.model.schema import Schema
 
@@ -29,7 +31,10 @@ def partition_path(spec: PartitionSpec, schema: Schema, values: Sequence[Any]) -
         )
     levels = []
     for field, typed, value in zip(spec.fields, partition_type(spec, schema).fields, values, strict=True):
-        text = field.parsed_transform.human(typed.type, value)
+        if isinstance(value, ForeignValue):
+            text = human_value(value.type, value_in(value.type, value))
+        else:
+            text = field.parsed_transform.human(typed.type, value)
         levels.append(f"{_encoded(field.name)}={_encoded(text)}")
     return "/".join(levels)
 

@@ -103,9 +103,14 @@ class PartitionSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return all(f.field_id == PARTITION_FIELD_ID_START + i for i, f in enumerate(self.fields))
 
     @property
+    def fields_of_unknown_transforms(self) -> frozenset[int]:
+        """Ids of the fields whose results are of a type that nobody here knows."""
+        return frozenset(f.field_id for f in self.fields if isinstance(f.parsed_transform, UnknownTransform))
+
+    @property
     def has_unknown_transform(self) -> bool:
         """Whether files of this spec can be read but not written."""
-        return any(isinstance(f.parsed_transform, UnknownTransform) for f in self.fields)
+        return bool(self.fields_of_unknown_transforms)
 
 
 UNPARTITIONED: Final = PartitionSpec(spec_id=0)

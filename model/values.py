@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from firn.model.amounts import plural
 from firn.model.errors import InvalidInput, Unsupported
+from firn.model.foreign_value import ForeignValue, value_in
 from firn.model.internal_values import (
     DAY_MICROS,
     INTEGER_TYPES,
@@ -197,6 +198,8 @@ def value_to_json(type: Type, value: Any, *, where: str = "value") -> Any:
     """
     if value is None:
         return None
+    if isinstance(value, ForeignValue):
+        return value_to_json(value.type, value_in(value.type, value), where=where)
     match type:
         case StructType() | ListType() | MapType():
             return _nested_to_json(type, value, where)

@@ -16,6 +16,7 @@ import msgspec
 from firn.coordinator.client.answers import Answer
 from firn.coordinator.client.intents import new_intent_id
 from firn.model.errors import InvalidInput, NotFound
+from firn.model.foreign_value import ForeignValue
 from firn.model.intent import RewriteManifests, WrittenManifest
 from firn.model.manifest import ManifestContent, ManifestEntry, ManifestFile, Status
 from firn.model.metadata import TableMetadata
@@ -183,11 +184,16 @@ def _live_entries(
 
 
 def partition_order(partition: Sequence[Any]) -> tuple[tuple[int, Any], ...]:
-    """What partitions of one spec are ordered by: nulls first, NaN last."""
-    return tuple(
-        (0, 0) if value is None else (2, 0) if isinstance(value, float) and math.isnan(value) else (1, value)
-        for value in partition
-    )
+    """What partitions of one spec are ordered by: nulls first, NaN behind all values, values of other types last."""
+    return tuple(map(_value_order, partition))
+
+
+def _value_order(value: Any) -> tuple[int, Any]:
+    if value is None:
+        return 0, 0
+    if isinstance(value, float) and math.isnan(value):
+        return 2, 0
+    return (3, str(value)) if isinstance(value, ForeignValue) else (1, value)
 
 
 def _written(

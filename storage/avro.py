@@ -34,6 +34,9 @@ Codec = Literal["null", "deflate", "zstandard", "snappy"]
 
 _CODECS: Final[Mapping[str, Codec]] = {name: name for name in get_args(Codec)}
 
+TextErrors = Literal["strict", "surrogateescape"]
+"""What becomes of a text that is no UTF-8: an error, or `decode_block`'s stand-ins for its bytes."""
+
 MAGIC: Final = b"Obj\x01"
 SYNC_BYTES: Final = 16
 
@@ -173,11 +176,11 @@ class AvroFile(msgspec.Struct, frozen=True, kw_only=True):
                 raise CorruptFile(self.location, f"{where}: {plural(block.count, 'record')} in {len(content)} bytes")
             yield block.count, content
 
-    def read_blocks(self) -> Iterator[list[dict[str, Any]]]:
+    def read_blocks(self, *, text_errors: TextErrors = "strict") -> Iterator[list[dict[str, Any]]]:
         """The records, a list per block, with fields called ``f<field id>``. Raises CorruptFile."""
         for index, (count, content) in enumerate(self.read_contents()):
             try:
-                yield decode_block(self.schema, content, count)
+                yield decode_block(self.schema, content, count, text_errors=text_errors)
             except _DECODE_ERRORS as exc:
                 raise CorruptFile(self.location, f"block {index}: {type(exc).__name__}: {exc}") from None
 
@@ -353,9 +356,12 @@ def _decompress(codec: Codec, stored: bytes, *, bytes_max: int) -> bytes:
     return content
 
 
-def decode_block(schema: AvroSchema, content: bytes, count: int) -> list[dict[str, Any]]:
+def decode_block(
+    schema: AvroSchema, content: bytes, count: int, *, text_errors: TextErrors = "strict"
+) -> list[dict[str, Any]]:
     """The records of a block's decompressed content, which must hold exactly `count`.
 
+    With ``surrogateescape`` the bytes of a text that are no UTF-8 are lone surrogates, as Python's codecs make them.
     Raises whatever fastavro raises over bytes that are not what the schema says.
     """
     if count == 0:
@@ -364,7 +370,7 @@ def decode_block(schema: AvroSchema, content: bytes, count: int) -> list[dict[st
         return []
     datum = b"".join((encode_long(count), content, b"\x00"))
     source = io.BytesIO(datum) if len(datum) <= METERED_BYTES else _Metered(datum)
-    decoded = fastavro.schemaless_reader(source, schema.block, None)
+    decoded = fastavro.schemaless_reader(source, schema.block, None, handle_unicode_errors=text_errors)
     if source.read(1):
         raise ValueError("bytes are left over behind the last record")
     if not isinstance(decoded, dict):
@@ -375,10 +381,10 @@ def decode_block(schema: AvroSchema, content: bytes, count: int) -> list[dict[st
     return records
 
 
-def decode_record(schema: AvroSchema, content: bytes) -> dict[str, Any]:
+def decode_record(schema: AvroSchema, content: bytes, *, text_errors: TextErrors = "strict") -> dict[str, Any]:
     """The one record that these bytes are, its fields called ``f<field id>``. Raises InvalidInput."""
     try:
-        (record,) = decode_block(schema, content, 1)
+        (record,) = decode_block(schema, content, 1, text_errors=text_errors)
     except _DECODE_ERRORS as error:
         raise InvalidInput(f"{type(error).__name__}: {error}") from None
     return record

@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from firn.model.errors import CorruptFile, InvalidInput, InvalidSchema, Unsupported
-from firn.model.internal_values import DAY_MICROS, check_value, decimal_of, unscaled_of
+from firn.model.internal_values import DAY_MICROS, check_value, decimal_of, decimal_width, unscaled_of
 from firn.model.name_mapping import NameMapping, name_mapping_of
 from firn.model.schema import Schema, schema_to_json
 from firn.model.table_properties import AVRO_COMPRESSION
@@ -48,7 +48,6 @@ from firn.model.variant import Variant
 from firn.storage.avro import DEFAULT_LIMITS, AvroFile, AvroLimits, Codec, compress, encode_block, open_avro, write_avro
 from firn.storage.avro_schema import AvroType, compile_schema
 from firn.storage.avro_types import avro_schema_json, with_mapped_ids
-from firn.storage.manifest_schema import decimal_width
 from firn.storage.row_metrics import RowMetrics, WrittenFile
 
 BLOCK_BYTES: Final = 1024 * 1024

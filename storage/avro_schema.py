@@ -43,8 +43,9 @@ class AvroType:
     """One type of a checked schema.
 
     `kind` is Avro's name of it (``long``, ``fixed``, ``record`` …), or ``map-array`` for Iceberg's arrays of key and
-    value. `width` is the fewest bytes that a value takes, `size` the bytes of a fixed. `fields` are (field id or None,
-    name in decoded records, type). A nullable type is `nullable` rather than a union.
+    value. `width` is the fewest bytes that a value takes, `size` the bytes of a fixed, `zoned` is Iceberg's
+    ``adjust-to-utc``. `fields` are (field id or None, name in decoded records, type). A nullable type is `nullable`
+    rather than a union.
     """
 
     kind: str
@@ -54,6 +55,7 @@ class AvroType:
     size: int = 0
     precision: int = 0
     scale: int = 0
+    zoned: bool | None = None
     items: AvroType | None = None
     fields: tuple[tuple[int | None, str, AvroType], ...] = ()
 
@@ -138,6 +140,7 @@ class _Compiler:
                 logical=_text(properties, "logicalType"),
                 precision=_integer(properties, "precision"),
                 scale=_integer(properties, "scale"),
+                zoned=_flag(properties, "adjust-to-utc"),
             )
         if kind in _NAMED:
             return self._named(properties, kind=kind, where=where, depth=depth)
@@ -261,3 +264,8 @@ def _text(schema: dict[str, Any], name: str) -> str | None:
 def _integer(schema: dict[str, Any], name: str) -> int:
     value = schema.get(name)
     return value if type(value) is int else 0
+
+
+def _flag(schema: dict[str, Any], name: str) -> bool | None:
+    value = schema.get(name)
+    return value if isinstance(value, bool) else None

@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from firn.model.errors import InvalidInput, Unsupported
+from firn.model.internal_values import decimal_width
 from firn.model.name_mapping import MappedField, NameMapping
 from firn.model.schema import Schema
 from firn.model.types import (
@@ -26,7 +27,7 @@ from firn.model.types import (
     Type,
 )
 from firn.model.values import to_bytes
-from firn.storage.manifest_schema import avro_name, decimal_width
+from firn.storage.manifest_schema import avro_name
 
 _PLAIN: Final[dict[str, Any]] = {
     "boolean": "boolean",

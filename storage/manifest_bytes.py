@@ -8,19 +8,38 @@ data file, in whose middle (v3) its first row id stands.
 from __future__ import annotations
 
 import struct
+import uuid
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from functools import lru_cache
 from typing import Any, Final
 
 from firn.model.amounts import plural
 from firn.model.datafile import CONTENT_CODES, DataFile
 from firn.model.errors import InvalidInput
-from firn.model.internal_values import check_value, unscaled_of
-from firn.model.types import UNKNOWN, DecimalType, FixedType, PrimitiveType, StructType, Type
+from firn.model.foreign_value import ForeignValue, is_single
+from firn.model.internal_values import check_value, decimal_width, unscaled_of
+from firn.model.types import (
+    BINARY,
+    DATE,
+    DECIMAL_PRECISION_MAX,
+    DOUBLE,
+    FLOAT,
+    INT,
+    LONG,
+    STRING,
+    TIME,
+    UNKNOWN,
+    DecimalType,
+    FixedType,
+    PrimitiveType,
+    StructType,
+    Type,
+)
 from firn.storage.avro_numbers import LONGS, encode_long
 from firn.storage.column_maps import EMPTY, NULL, SOME, columns_of, encode_int, encode_list
 from firn.storage.encoded_metrics import with_metrics
-from firn.storage.manifest_schema import BLOCK_SIZE_DEFAULT, decimal_width
+from firn.storage.manifest_schema import BLOCK_SIZE_DEFAULT
 
 FileBytes = tuple[bytes, bytes]
 """A data file's record before and behind its first row id; nothing is behind it before v3."""
@@ -32,6 +51,9 @@ _FORMATS: Final = {  # as Java spells it; PyIceberg compares the text
     name: LONGS[len(name)] + name.upper().encode() for name in ("avro", "orc", "parquet", "puffin")
 }
 _BLOCK_SIZE: Final = encode_long(BLOCK_SIZE_DEFAULT)
+_WIDER: Final[Mapping[Type, Type]] = {INT: LONG, DATE: LONG, FLOAT: DOUBLE, STRING: BINARY}
+"""The type that holds the values of another where both stand beside each other (`firn.model.foreign_value`)."""
+
 _PARTITIONS_CACHED_MAX: Final = 10_000
 
 _long = LONGS.__getitem__
@@ -138,22 +160,71 @@ class PartitionBytes:
 
 
 def _partition_value(type: Type, value: Any, where: str) -> bytes:
+    """A partition value as it is stored. Raises InvalidInput for one that the field's Avro type does not hold.
+
+    A value beyond the type's range that Avro can hold is one that another writer has stored: it is kept.
+    """
     if type == UNKNOWN:  # no union: its one branch is null
         if value is not None:
             raise InvalidInput("a value of a column that is gone", where=where)
         return b""
     if value is None:
         return NULL
-    value = check_value(type, value, where=where)
+    if isinstance(value, ForeignValue):
+        return SOME + _foreign(type, value, where)
     match type:
+        case PrimitiveType(name="time" | "float"):
+            return SOME + _beyond_range(type, value, where)
+        case PrimitiveType(name="string") if isinstance(value, uuid.UUID):  # beside texts that are none
+            return SOME + _sized(str(value).encode())
         case PrimitiveType(name=name):
-            return SOME + _PLAIN.get(name, encode_long)(value)
+            if name == "binary":
+                value = _as_bytes(value)
+            return SOME + _PLAIN.get(name, encode_long)(check_value(type, value, where=where))
         case DecimalType():
+            unscaled = _unscaled(type, value, where)
             width = decimal_width(type.precision)
-            return SOME + unscaled_of(type, value, where).to_bytes(width, "big", signed=True)
+            if (unscaled if unscaled >= 0 else ~unscaled).bit_length() >= 8 * width:
+                raise InvalidInput(f"{value} does not fit into {width} bytes", where=where)
+            return SOME + unscaled.to_bytes(width, "big", signed=True)
         case FixedType():
-            return SOME + bytes(value)
+            stored = value.bytes if isinstance(value, uuid.UUID) else value
+            return SOME + bytes(check_value(type, stored, where=where))
     raise InvalidInput(f"a partition field of type {type}", where=where)
+
+
+def _foreign(type: Type, value: ForeignValue, where: str) -> bytes:
+    """A value of another type than the table's, in a field that is stored as `type`."""
+    if type in (STRING, BINARY) and value.type in (type, STRING) and isinstance(value.value, bytes):
+        return _sized(value.value)
+    if type == value.type or type == _WIDER.get(value.type):
+        return _partition_value(type, value.value, where)[len(SOME) :]
+    if type == BINARY and isinstance(value.type, FixedType):
+        return _sized(value.value)
+    raise InvalidInput(f"a {value.type} in a field of type {type}", where=where)
+
+
+def _as_bytes(value: Any) -> Any:
+    """A value of another type beside bytes, as its bytes."""
+    if isinstance(value, uuid.UUID):
+        return value.bytes
+    return value.encode() if isinstance(value, str) else value
+
+
+def _beyond_range(type: Type, value: Any, where: str) -> bytes:
+    """A time of day or a float: any that its Avro type holds unchanged."""
+    if type == TIME:
+        return encode_long(check_value(LONG, value, where=where))
+    if isinstance(value, float) and not is_single(value):
+        raise InvalidInput(f"{value} is not a 32-bit number", where=where)
+    return _PLAIN["float"](check_value(type, value, where=where))
+
+
+def _unscaled(type: DecimalType, value: Any, where: str) -> int:
+    """The digits of a decimal, of which there may be more than `type` has before the point, but not behind."""
+    if not isinstance(value, Decimal):
+        raise InvalidInput(f"{value!r:.80} is not a value of type {type}", where=where)
+    return unscaled_of(DecimalType(DECIMAL_PRECISION_MAX, type.scale), value, where)
 
 
 def _metrics(file: DataFile, *, version: int) -> bytes:

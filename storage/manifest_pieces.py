@@ -18,7 +18,7 @@ from firn.model.metadata import TableMetadata
 from firn.model.partitioning import partition_type
 from firn.model.types import StructType
 from firn.storage.avro import SEAL, SEAL_KEY, AvroFile, compress, inflate
-from firn.storage.avro_schema import compile_schema
+from firn.storage.avro_schema import AvroSchema, AvroType, compile_schema
 from firn.storage.manifest_container import open_manifest
 from firn.storage.manifest_schema import manifest_schema
 from firn.storage.manifests import BLOCK_ENTRIES
@@ -78,7 +78,7 @@ def read_pieces(data: bytes, manifest: ManifestFile, layout: Layout) -> tuple[Pi
     """
     file = open_manifest(data, manifest=manifest)
     type_, version = layout.partition_type, layout.format_version
-    if file.schema.layout != compile_schema(manifest_schema(type_, version)).layout:
+    if not is_laid_out_as(file.schema, compile_schema(manifest_schema(type_, version))):
         return None
     unsettled = _unsettled(file, manifest, version=version)
     if unsettled is None:
@@ -90,6 +90,19 @@ def read_pieces(data: bytes, manifest: ManifestFile, layout: Layout) -> tuple[Pi
         content = one.content(location=file.location) if number in unsettled else None
         pieces.append(one if content is None else one.cut(content, manifest, layout))
     return tuple(pieces)
+
+
+def is_laid_out_as(written: AvroSchema, own: AvroSchema) -> bool:
+    """Whether entries written under one schema are the bytes of equal entries under another, partition values included.
+
+    Numbers of the same bytes may stand for other values: microseconds and milliseconds, decimals of two scales.
+    """
+    return written is own or (written.layout == own.layout and _partition(written) == _partition(own))
+
+
+def _partition(schema: AvroSchema) -> AvroType | None:
+    data_file = schema.root.field(2)
+    return None if data_file is None else data_file.field(102)
 
 
 def _unsettled(file: AvroFile, manifest: ManifestFile, *, version: int) -> Collection[int] | None:

@@ -5,7 +5,7 @@ Ids are those of the specification's "Manifest Entry Fields" and "Data File Fiel
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from firn.model.datafile import CONTENT_NAMES, Content, DataFile, FileFormat
@@ -34,12 +34,21 @@ _REQUIRED: Final = (100, 101, 103, 104)
 class RowDecoder:
     """Makes entries of records that were written under `written`, without inheriting anything yet.
 
+    Texts of the records that are no UTF-8 are to be decoded with ``surrogateescape``; `assumed` is as
+    `PartitionDecoder` has it.
     Raises InvalidInput when the written schema lacks what an entry needs or has it with other types.
     """
 
-    def __init__(self, written: AvroType, *, partition_type: StructType, spec_id: int) -> None:
+    def __init__(
+        self,
+        written: AvroType,
+        *,
+        partition_type: StructType,
+        spec_id: int,
+        assumed: Collection[int] = frozenset(),
+    ) -> None:
         data_file = check_entry_schema(written)
-        self._partition = PartitionDecoder(partition_type, data_file.field(102))
+        self._partition = PartitionDecoder(partition_type, data_file.field(102), assumed=assumed)
         self._spec_id = spec_id
 
     def decode(self, record: Mapping[str, Any]) -> ManifestEntry:
@@ -58,6 +67,9 @@ class RowDecoder:
                 f"content {code}, format {format_name!r:.40}, rows {rows}, bytes {size}",
                 where=f"{path!r:.200}",
             )
+        referenced = stored.get("f143")
+        if not path.isascii() or not (referenced or "").isascii():
+            _require_text(path, referenced)
         split_offsets, equality_ids = stored.get("f132"), stored.get("f135")
         return ManifestEntry(
             status=_STATUSES[status],
@@ -84,7 +96,7 @@ class RowDecoder:
                 sort_order_id=stored.get("f140"),
                 # Row ids are for data files; whatever a delete file has there is to be read as null.
                 first_row_id=stored.get("f142") if content == "data" else None,
-                referenced_data_file=stored.get("f143"),
+                referenced_data_file=referenced,
                 content_offset=stored.get("f144"),
                 content_size_in_bytes=stored.get("f145"),
             ),
@@ -111,6 +123,15 @@ def check_entry_schema(written: AvroType) -> AvroType:
         if data_file.field(field_id) is None:
             raise InvalidInput("missing, but required", where=f"data_file.{field_id}")
     return data_file
+
+
+def _require_text(*texts: str | None) -> None:
+    """Raise InvalidInput for a text whose bytes are no UTF-8, which only partition values may be."""
+    for text in texts:
+        try:
+            (text or "").encode()
+        except UnicodeEncodeError:
+            raise InvalidInput("a location that is not UTF-8", where=f"{text!r:.200}") from None
 
 
 def _dict(pairs: list[dict[str, Any]] | None) -> dict[int, Any] | None:

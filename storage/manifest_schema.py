@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from firn.model.errors import Unsupported
+from firn.model.internal_values import decimal_width
 from firn.model.types import DecimalType, FixedType, PrimitiveType, StructType, Type
 
 FORMAT_VERSIONS: Final = (1, 2, 3)
@@ -218,11 +219,6 @@ def _fixed(name: str, size: int, field_id: int, type_names: set[str]) -> dict[st
         name = f"{name}_{field_id}"
     type_names.add(name)
     return {"type": "fixed", "name": name, "size": size}
-
-
-def decimal_width(precision: int) -> int:
-    """Bytes of the smallest two's complement number with room for `precision` digits."""
-    return (int(10**precision - 1).bit_length() + 8) // 8
 
 
 def avro_name(name: str) -> str:

@@ -47,7 +47,7 @@ from firn.storage.deflate import stored_blocks
 from firn.storage.manifest_container import open_manifest
 from firn.storage.manifest_rows import RowDecoder
 from firn.storage.manifest_schema import FORMAT_VERSIONS, manifest_schema
-from firn.storage.packed_entries import PackedEntries, block_content, pack
+from firn.storage.packed_entries import PackedEntries, block_content, pack_as_stored
 
 BLOCK_ENTRIES: Final = 100
 """Entries in one Avro block that firn writes: enough to compress well, few enough to split manifests between."""
@@ -65,8 +65,9 @@ FORMS_KEPT_MAX: Final = 1_000
 class EncodedManifest(msgspec.Struct, frozen=True, kw_only=True):
     """A manifest's bytes with what its manifest list will say of it.
 
-    `min_sequence_number` is None when every live file inherits the commit's number. `packed` are its entries, where
-    no block of them was taken over as it is.
+    `min_sequence_number` is None when every live file inherits the commit's number. `partitions` is None where some
+    partition value has no place in a range. `packed` are its entries, where no block of them was taken over as it is
+    and all partition values are of the table's types.
     """
 
     data: bytes
@@ -76,7 +77,7 @@ class EncodedManifest(msgspec.Struct, frozen=True, kw_only=True):
     snapshot_id: int | None
     counts: ManifestCounts
     min_sequence_number: int | None
-    partitions: tuple[FieldSummary, ...]
+    partitions: tuple[FieldSummary, ...] | None
     packed: PackedEntries | None
 
 
@@ -163,7 +164,8 @@ def encode_manifests(  # noqa: PLR0913 - see encode_manifest
     Added entries are stored as the specification wants new files: in `snapshot_id`, file sequence number and first row
     id left to inherit, the data sequence number too unless the entry states one. Existing and deleted entries must
     state their numbers. `snapshot_id` None leaves it to inherit (v2 and later). Columns of `spec` that `schema` has
-    lost are looked for in `older_schemas`.
+    lost are looked for in `older_schemas`. A partition field with values of other types than its own, which only other
+    writers store, keeps the type in which they were stored.
 
     Raises InvalidInput for entries that the version, the content or the spec does not allow.
     """
@@ -176,7 +178,10 @@ def encode_manifests(  # noqa: PLR0913 - see encode_manifest
     type_ = form.partition_type
     listed = [_to_store(entry, spec=spec, content=content, version=format_version, snapshot_id=snapshot_id)
               for entry in entries]  # fmt: skip
-    packed = pack(listed, type_, format_version=format_version)
+    packed, header = pack_as_stored(listed, type_, format_version=format_version), form.header
+    if packed.partition_type is not type_:
+        metadata = manifest_header(schema, spec, content=content, format_version=format_version)
+        header = header_of(manifest_schema(packed.partition_type, format_version), metadata=metadata, codec=codec)
     parts: list[tuple[int, int, list[tuple[int, bytes]]]] = []
     blocks: list[tuple[int, bytes]] = []
     start, stored = 0, 0
@@ -192,7 +197,7 @@ def encode_manifests(  # noqa: PLR0913 - see encode_manifest
         parts.append((start, len(listed), blocks))
     return [
         EncodedManifest(
-            data=write_blocks(form.header, own_blocks),
+            data=write_blocks(header, own_blocks),
             content=content,
             format_version=format_version,
             spec_id=spec.spec_id,
@@ -200,7 +205,7 @@ def encode_manifests(  # noqa: PLR0913 - see encode_manifest
             counts=count_entries(listed[start:end]),
             min_sequence_number=least_sequence_number(listed[start:end]),
             partitions=summarize_partitions(type_, [entry.data_file.partition for entry in listed[start:end]]),
-            packed=packed.part(start, end),
+            packed=packed.part(start, end) if packed.partition_type is type_ else None,
         )
         for start, end, own_blocks in parts
     ]
@@ -315,8 +320,10 @@ def decode_manifest(
     type_ = _partition_type(spec, schemas)
     entries: list[ManifestEntry] = []
     try:
-        rows = RowDecoder(file.schema.root, partition_type=type_, spec_id=spec.spec_id)
-        for block in file.read_blocks():
+        rows = RowDecoder(
+            file.schema.root, partition_type=type_, spec_id=spec.spec_id, assumed=spec.fields_of_unknown_transforms
+        )
+        for block in file.read_blocks(text_errors="surrogateescape"):
             entries += [rows.decode(record) for record in block]
         inherited = inherit(entries, manifest, committed=committed)
     except (InvalidInput, ValueError) as exc:

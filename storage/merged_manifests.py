@@ -29,7 +29,7 @@ from firn.storage.manifest_merge import merge_entries
 from firn.storage.manifest_pieces import Layout, Piece, StoredBlock, blocks_of, layout_of, read_pieces
 from firn.storage.manifest_schema import manifest_schema
 from firn.storage.manifests import manifest_header
-from firn.storage.packed_entries import PackedEntries, carried_over, joined, pack
+from firn.storage.packed_entries import PackedEntries, carried_over, joined, pack_as_stored
 
 ROWS_MAX: Final = 2**63 - 1
 """Rows of a manifest: their number is a long in manifest lists."""
@@ -171,6 +171,7 @@ def laid_out(
     are. `after_each` is called again and again, after at most a few milliseconds. Raises as `merged_manifest`.
     """
     pieces: list[Piece] = []
+    stored_as: list[tuple[ManifestFile, list[Piece]]] = []
     for part, stored in made_of.parts:
         try:
             own = _pieces(part, stored, made_of.layout, decode)
@@ -182,14 +183,33 @@ def laid_out(
                 part.manifest_path, f"holds {plural(count, 'live file')}, its list has {part.live_files_count}"
             )
         pieces += own
+        stored_as.append((part, own))
         after_each()
-    type_, version = made_of.layout.partition_type, made_of.layout.format_version
+    type_, version = _stored_type(stored_as, made_of.layout), made_of.layout.format_version
     made = blocks_of(pieces, content=made_of.content, format_version=version, after_each=after_each)
     files = made_of.files
     header = {**made_of.header, **made.header}
     data = write_avro(manifest_schema(type_, version), made.blocks, metadata=header)
     known = [piece for piece in pieces if isinstance(piece, PackedEntries)] if files < TAKEN_OVER_FROM else []
-    return LaidOut(data, joined(known) if len(known) == len(pieces) else None)
+    is_kept = len(known) == len(pieces) and type_ == made_of.layout.partition_type
+    return LaidOut(data, joined(known) if is_kept else None)
+
+
+def _stored_type(stored_as: Sequence[tuple[ManifestFile, Sequence[Piece]]], layout: Layout) -> StructType:
+    """The partition type under which all parts are laid out.
+
+    Raises CorruptFile naming a part that has partition values of other types than the table's, beside one without.
+    """
+    declared = layout.partition_type
+    types = [
+        (part, one.partition_type if isinstance(one, PackedEntries) else declared)
+        for part, own in stored_as
+        for one in own
+    ]
+    if len({type_ for _, type_ in types}) <= 1:
+        return types[0][1] if types else declared
+    foreign = next(part for part, type_ in types if type_ != declared)
+    raise CorruptFile(foreign.manifest_path, "cannot be merged: it has partition values of another type")
 
 
 def _pieces(
@@ -204,7 +224,7 @@ def _pieces(
     pieces = read_pieces(stored, part, layout)
     if pieces is None:
         listed = merge_entries([decode(part)], snapshot_id=None)
-        return [pack(listed, layout.partition_type, format_version=layout.format_version)]
+        return [pack_as_stored(listed, layout.partition_type, format_version=layout.format_version)]
     return [carried_over(one, part) if isinstance(one, PackedEntries) else one for one in pieces]
 
 

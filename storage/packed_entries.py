@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from firn.model.errors import InvalidInput
+from firn.model.foreign_value import stored_type
 from firn.model.manifest import ManifestEntry, ManifestFile, Status
 from firn.model.types import StructType
 from firn.storage.avro import decode_block
@@ -59,6 +60,24 @@ def pack(entries: Iterable[ManifestEntry], partition_type: StructType, *, format
     )
 
 
+def pack_as_stored(
+    entries: Iterable[ManifestEntry], partition_type: StructType, *, format_version: int
+) -> PackedEntries:
+    """Encode entries as `pack` does, under another partition type where stored values are not of `partition_type`.
+
+    Raises InvalidInput naming what does not fit: values of added files under any other type.
+    """
+    listed = list(entries)
+    try:
+        return pack(listed, partition_type, format_version=format_version)
+    except InvalidInput:
+        added = [entry.data_file.partition for entry in listed if entry.status is Status.ADDED]
+        type_ = stored_type(partition_type, [entry.data_file.partition for entry in listed])
+        if type_ == partition_type or stored_type(partition_type, added) != partition_type:
+            raise
+    return pack(listed, type_, format_version=format_version)
+
+
 def _mark(entry: ManifestEntry) -> Mark:
     file = entry.data_file
     return (
@@ -95,7 +114,8 @@ def unpack(packed: PackedEntries, *, spec_id: int) -> list[ManifestEntry]:
     """The entries again, as they are stored."""
     schema = compile_schema(manifest_schema(packed.partition_type, packed.format_version))
     decoder = RowDecoder(schema.root, partition_type=packed.partition_type, spec_id=spec_id)
-    return [decoder.decode(record) for record in decode_block(schema, block_content(packed), len(packed.files))]
+    records = decode_block(schema, block_content(packed), len(packed.files), text_errors="surrogateescape")
+    return [decoder.decode(record) for record in records]
 
 
 def carried_over(packed: PackedEntries, manifest: ManifestFile) -> PackedEntries:

@@ -270,8 +270,8 @@ def _least(pieces: Sequence[PackedEntries]) -> int | None:
     return min((number for number in numbers if number is not None), default=None)
 
 
-def _summaries(pieces: Sequence[PackedEntries], layout: Layout) -> tuple[FieldSummary, ...]:
-    """The ranges of all partitions, of tombstones' too."""
+def _summaries(pieces: Sequence[PackedEntries], layout: Layout) -> tuple[FieldSummary, ...] | None:
+    """The ranges of all partitions, of tombstones' too; None where a value has no place in one."""
     starts = _file_starts(layout)
     partitions = {starts.of(head).partition for piece in pieces for head, _ in piece.files}
     return summarize_partitions(layout.partition_type, [starts.partition(one) for one in partitions])
@@ -310,7 +310,8 @@ class _FileStarts:
 
     def partition(self, stored: bytes) -> tuple[Any, ...]:
         """The tuple of a partition that is stored so."""
-        record = decode_record(self._schema, b"".join((self._before, _NO_TEXT, _NO_TEXT, stored, _ZERO, _ZERO)))
+        content = b"".join((self._before, _NO_TEXT, _NO_TEXT, stored, _ZERO, _ZERO))
+        record = decode_record(self._schema, content, text_errors="surrogateescape")
         return self._decoder.decode(record["f102"])
 
 

@@ -82,8 +82,8 @@ def partition_row(spec: PartitionSpec, partition: tuple[Any, ...]) -> Mapping[in
 
 
 def partition_matches(projected: Expression, spec: PartitionSpec, partition: tuple[Any, ...]) -> bool:
-    """Whether a projection is true of one partition tuple of `spec`."""
-    return matches(projected, partition_row(spec, partition))
+    """Whether an inclusive projection may be true of one partition tuple of `spec`."""
+    return matches(projected, partition_row(spec, partition), if_foreign=True)
 
 
 def _fields_of(predicate: BoundPredicate, spec: PartitionSpec) -> Iterable[PartitionField]:

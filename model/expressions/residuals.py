@@ -66,7 +66,7 @@ class Residuals:
                 strict, inclusive = self._projections[id(expr)]
                 if matches(strict, row):
                     return TRUE
-                return expr if matches(inclusive, row) else FALSE
+                return expr if matches(inclusive, row, if_foreign=True) else FALSE
             case And(children):
                 return and_(*(self._residual(child, row) for child in children))
             case Or(children):

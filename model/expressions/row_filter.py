@@ -20,6 +20,7 @@ from firn.model.expressions.predicates import (
     Or,
     Truth,
 )
+from firn.model.foreign_value import ForeignValue
 from firn.model.transforms import parse_transform
 
 _COMPARED: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
@@ -29,23 +30,27 @@ _COMPARED: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
 }  # fmt: skip
 
 
-def matches(expr: Expression, row: Mapping[int, Any]) -> bool:
+def matches(expr: Expression, row: Mapping[int, Any], *, if_foreign: bool = False) -> bool:
     """Whether the bound `expr` is true of `row`: internal values by field id, those inside structs by their own ids.
 
-    A field that is absent is null, and so are the fields of a null struct. Raises InvalidInput for an expression that
-    is not bound.
+    A field that is absent is null, and so are the fields of a null struct. `if_foreign` is the answer for a predicate
+    of a partition value that is not of its field's type, where only null is told from others. Raises InvalidInput for
+    an expression that is not bound.
     """
     match expr:
         case Truth(value):
             return value
         case And(children):
-            return all(matches(child, row) for child in children)
+            return all(matches(child, row, if_foreign=if_foreign) for child in children)
         case Or(children):
-            return any(matches(child, row) for child in children)
+            return any(matches(child, row, if_foreign=if_foreign) for child in children)
         case Not(child):
-            return not matches(child, row)
+            return not matches(child, row, if_foreign=not if_foreign)
         case BoundPredicate(term=term):
-            return value_matches(expr, _value_of(term, row))
+            value = _value_of(term, row)
+            if isinstance(value, ForeignValue) and expr.op not in {"is-null", "not-null"}:
+                return if_foreign
+            return value_matches(expr, value)
     raise InvalidInput(f"the expression is not bound: {expr}")
 
 

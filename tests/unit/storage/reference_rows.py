@@ -10,10 +10,10 @@ from typing import Any
 
 from firn.model.datafile import CONTENT_CODES
 from firn.model.errors import InvalidInput
-from firn.model.internal_values import check_value, unscaled_of
+from firn.model.internal_values import check_value, decimal_width, unscaled_of
 from firn.model.manifest import MANIFEST_CONTENT_CODES, FieldSummary, ManifestEntry, ManifestFile
 from firn.model.types import DecimalType, PrimitiveType, StructType, Type
-from firn.storage.manifest_schema import BLOCK_SIZE_DEFAULT, decimal_width
+from firn.storage.manifest_schema import BLOCK_SIZE_DEFAULT
 
 _KINDS = {
     "int": "int", "date": "int", "long": "long", "time": "long",

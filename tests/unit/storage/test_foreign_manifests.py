@@ -14,10 +14,10 @@ from pyiceberg.partitioning import PartitionSpec as PeerSpec
 from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform
 from pyiceberg.typedef import Record
 
-from firn.model.errors import CorruptFile
+from firn.model.foreign_value import ForeignValue
 from firn.model.partitioning import PartitionField, PartitionSpec
 from firn.model.schema import Schema
-from firn.model.types import LONG, TIMESTAMP_NS, TIMESTAMPTZ_NS, UUID, DecimalType, NestedField, StructType
+from firn.model.types import LONG, STRING, TIMESTAMP_NS, TIMESTAMPTZ_NS, UUID, DecimalType, NestedField, StructType
 from firn.storage.avro import compress, encode_block, write_avro
 from firn.storage.avro_schema import compile_schema
 from firn.storage.manifest_schema import manifest_schema
@@ -103,7 +103,7 @@ def test_partition_values_of_columns_that_are_gone_are_read_as_they_were_written
     encoded = encode([added(spec_id=7, partition=EXAMPLE_PARTITION)], spec=SPEC, schema=SCHEMA)
     none_left = Schema(schema_id=4, struct=StructType(()))
     (entry,) = decode(encoded, spec=SPEC, schema=none_left)
-    assert entry.data_file.partition == EXAMPLE_PARTITION
+    assert entry.data_file.partition == tuple(map(ForeignValue, TYPES, EXAMPLE_PARTITION))
 
 
 def test_a_partition_field_that_was_not_written_is_null():
@@ -115,14 +115,15 @@ def test_a_partition_field_that_was_not_written_is_null():
     assert decode(encoded, spec=longer)[0].data_file.partition == (19000, 3, None)
 
 
-def test_a_partition_value_of_another_type_than_the_tables_is_refused():
+def test_a_partition_value_of_another_type_than_the_tables_is_read_as_what_it_is():
     text_schema = Schema(
         schema_id=0, struct=StructType((NestedField(field_id=1, name="x", type=LONG, required=False),))
     )
     field = PartitionField(source_ids=(1,), field_id=1011, name="p", transform="identity")
     encoded = encode([added(spec_id=7, partition=EXAMPLE_PARTITION)], spec=SPEC, schema=SCHEMA)
-    with pytest.raises(CorruptFile, match="a string for a field of type long"):
-        decode(encoded, spec=PartitionSpec(spec_id=7, fields=(field,)), schema=text_schema)
+    (entry,) = decode(encoded, spec=PartitionSpec(spec_id=7, fields=(field,)), schema=text_schema)
+    (value,) = entry.data_file.partition
+    assert value == ForeignValue(STRING, EXAMPLE_PARTITION[TYPES.index(STRING)])
 
 
 # ---------------------------------------------------------------------------------------------------------------------

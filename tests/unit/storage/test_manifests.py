@@ -14,13 +14,14 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from firn.model.errors import CorruptFile, InvalidInput, Unsupported
+from firn.model.internal_values import decimal_width
 from firn.model.manifest import UNASSIGNED_SEQUENCE_NUMBER, Status
 from firn.model.manifest_summary import ManifestCounts
 from firn.model.partitioning import PartitionField, PartitionSpec
 from firn.model.schema import Schema
 from firn.model.types import DOUBLE, NestedField, StructType
 from firn.storage.avro import SEAL_KEY, open_avro
-from firn.storage.manifest_schema import avro_name, decimal_width, manifest_schema
+from firn.storage.manifest_schema import avro_name, manifest_schema
 from firn.storage.manifests import (
     BLOCK_ENTRIES,
     encode_manifests,
