@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
+from firn.model.bounds import truncate_upper
 from firn.model.errors import InvalidInput
 from firn.model.expressions.predicates import (
     MATCHES_NAN,
@@ -24,8 +25,11 @@ from firn.model.expressions.predicates import (
     BoundTransform,
 )
 from firn.model.transforms import parse_transform
-from firn.model.types import UUID, Type
+from firn.model.types import BINARY, STRING, UUID, Type
 from firn.model.values import from_bytes
+
+CUT_BYTES_MIN: Final = 13
+"""Least size of a bound that somebody may have cut: to 16 bytes, and from there to the end of a whole character."""
 
 
 class ColumnFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,6 +58,19 @@ def decode_bound(type: Type, data: bytes | None) -> Any:
     except InvalidInput:
         return None
     return None if isinstance(value, float) and math.isnan(value) else value
+
+
+def decode_upper(type: Type, data: bytes | None) -> Any:
+    """Return an upper bound as far as it can be trusted, None for unknown: a long text may have been cut.
+
+    Writers that cut a value and do not round it up store a bound below it. So what such a bound is the start of counts
+    as within it. Prevents: a delete that reports success and deletes nothing. Only for what may match: as a proof that
+    all rows match a bound is taken as it is, or files of one long value could not be deleted by it.
+    """
+    bound = decode_bound(type, data)
+    if bound is None or data is None or len(data) < CUT_BYTES_MIN or type not in (STRING, BINARY):
+        return bound
+    return truncate_upper(type, bound + bound[-1:], len(bound))
 
 
 def facts_of_term(term: BoundTerm, column: ColumnFacts) -> ColumnFacts:

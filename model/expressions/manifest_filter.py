@@ -6,7 +6,7 @@ that the manifest need not be read.
 
 from __future__ import annotations
 
-from firn.model.expressions.column_facts import ColumnFacts, decode_bound
+from firn.model.expressions.column_facts import ColumnFacts, decode_bound, decode_upper
 from firn.model.expressions.metrics_inclusive import any_may_match
 from firn.model.expressions.predicates import BoundReference, Expression
 from firn.model.manifest import FieldSummary, ManifestFile
@@ -37,5 +37,5 @@ def _facts(column: BoundReference, summary: FieldSummary | None) -> ColumnFacts:
         may_be_nan=column.floating and summary.contains_nan is not False,
         may_be_value=not only_nulls_and_nans,
         lower=decode_bound(column.type, summary.lower_bound),
-        upper=decode_bound(column.type, summary.upper_bound),
+        upper=decode_upper(column.type, summary.upper_bound),
     )

@@ -7,18 +7,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+import msgspec
+
 from firn.model.datafile import DataFile
 from firn.model.errors import InvalidInput
-from firn.model.expressions.column_facts import ColumnFacts, decode_bound, facts_of_term, may_match
+from firn.model.expressions.column_facts import ColumnFacts, decode_bound, decode_upper, facts_of_term, may_match
 from firn.model.expressions.negation import possible_negation
 from firn.model.expressions.predicates import And, BoundPredicate, BoundReference, Expression, Not, Or, Truth
+from firn.model.types import BINARY, STRING
 
 
 def file_may_match(expr: Expression, file: DataFile) -> bool:
     """Whether some row of `file` may match the bound `expr`; raises InvalidInput if it is not bound."""
     if file.record_count == 0:
         return False
-    return any_may_match(expr, lambda column: facts_of_column(column, file))
+    return any_may_match(expr, lambda column: _cautious_facts(column, file))
+
+
+def _cautious_facts(column: BoundReference, file: DataFile) -> ColumnFacts:
+    """Facts with an upper bound that may have been cut."""
+    facts = facts_of_column(column, file)
+    if column.type not in (STRING, BINARY) or facts.upper is None or file.upper_bounds is None:
+        return facts
+    return msgspec.structs.replace(facts, upper=decode_upper(column.type, file.upper_bounds.get(column.field_id)))
 
 
 def any_may_match(expr: Expression, facts_of: Callable[[BoundReference], ColumnFacts]) -> bool:
