@@ -7,7 +7,7 @@ Everything is in the manifests: no Spark is needed. Column by column it is what 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -16,7 +16,8 @@ from firn.coordinator.client.answers import Answer
 from firn.coordinator.client.intents import new_intent_id
 from firn.model.datafile import DataFile
 from firn.model.delete_index import partition_key
-from firn.model.errors import InvalidInput, NotFound, Unsupported
+from firn.model.errors import InvalidInput, NotFound
+from firn.model.foreign_value import stored_type, value_in
 from firn.model.manifest import ManifestEntry
 from firn.model.metadata import TableMetadata
 from firn.model.operations.upkeep import SetPartitionStatistics
@@ -25,7 +26,7 @@ from firn.model.partitioning import UNPARTITIONED, PartitionSpec, partition_type
 from firn.model.schema import Schema
 from firn.model.snapshot import Snapshot
 from firn.model.table_properties import METADATA_PATH
-from firn.model.types import INT, LONG, NestedField, StructType
+from firn.model.types import INT, LONG, UNKNOWN, NestedField, StructType, Type
 from firn.pipeline.file_removal import remove_files
 from firn.pipeline.manifest_rewrite import partition_order
 from firn.pipeline.parallel_files import in_parallel
@@ -125,25 +126,40 @@ def _place(spec: PartitionSpec, field_id: int) -> int | None:
 
 
 def all_partitions(metadata: TableMetadata) -> StructType:
-    """The partition fields of all specs, by id; names are the newest, columns that are gone are left out.
+    """Return the partition fields of all specs, by id, each with its newest name.
 
-    Raises InvalidInput for a table that is not partitioned, Unsupported for transforms that nobody here knows.
+    Names are unique in one spec only. Of several fields of one name the newest keeps it, the others get their id behind
+    it (``id_bucket_1000``). Raises InvalidInput for a table that is not partitioned.
     """
     found: dict[int, NestedField] = {}
     for spec in sorted(metadata.partition_specs, key=lambda one: one.spec_id, reverse=True):
-        if spec.has_unknown_transform:
-            raise Unsupported(f"partition spec {spec.spec_id} has a transform that is not known")
         _add_fields(found, spec, metadata)
     if not found:
         raise InvalidInput("has no partitions to count", where=metadata.location)
-    return StructType(tuple(found[field_id] for field_id in sorted(found)))
+    names = _unique_names(found)
+    return StructType(tuple(msgspec.structs.replace(found[one], name=names[one]) for one in sorted(found)))
+
+
+def _unique_names(fields: Mapping[int, NestedField]) -> dict[int, str]:
+    """Return a name for each field by its id; `fields` are in the order in which they keep their names."""
+    taken = {field.name for field in fields.values()}
+    seen: set[str] = set()
+    names: dict[int, str] = {}
+    for field_id, field in fields.items():
+        name = field.name
+        if name in seen:
+            name = f"{field.name}_{field_id}"
+            while name in taken:
+                name += "_"
+            taken.add(name)
+        seen.add(name)
+        names[field_id] = name
+    return names
 
 
 def _add_fields(found: dict[int, NestedField], spec: PartitionSpec, metadata: TableMetadata) -> None:
     types = partition_type(spec, metadata.current_schema, older=metadata.schemas)
     for field, typed in zip(spec.fields, types.fields, strict=True):
-        if any(metadata.current_schema.field_by_id(source) is None for source in field.source_ids):
-            continue
         known = found.get(field.field_id)
         if known is None:
             found[field.field_id] = msgspec.structs.replace(typed, required=False)
@@ -176,11 +192,26 @@ def _count_file(counts: PartitionCounts, file: DataFile) -> None:
             counts.position_delete_files += 1
 
 
-def statistics_schema(metadata: TableMetadata) -> Schema:
+def stored_partitions(metadata: TableMetadata, counted: Sequence[PartitionCounts]) -> StructType:
+    """Return the partition fields of all specs in the types that hold all counted values.
+
+    Those of unknown transforms and of columns that are gone have the type in which their values were stored, and are
+    left out where no partition has any. Raises InvalidInput where one field was stored in types that differ.
+    """
+    known = stored_type(all_partitions(metadata), [one.partition for one in counted], exact=True)
+    fields = tuple(field for field in known.fields if field.type != UNKNOWN)
+    if not fields:
+        raise InvalidInput(
+            "has no partitions to count: the columns of all partition fields are gone", where=metadata.location
+        )
+    return StructType(fields)
+
+
+def statistics_schema(metadata: TableMetadata, partitions: StructType) -> Schema:
     """The columns of a partition statistics file of the table, with the ids that the specification gives them."""
     newer = metadata.format_version > 2
     fields = [
-        NestedField(field_id=PARTITION_ID, name="partition", type=all_partitions(metadata), required=True),
+        NestedField(field_id=PARTITION_ID, name="partition", type=partitions, required=True),
         NestedField(field_id=2, name="spec_id", type=INT, required=True),
         NestedField(field_id=3, name="data_record_count", type=LONG, required=True),
         NestedField(field_id=4, name="data_file_count", type=INT, required=True),
@@ -198,19 +229,26 @@ def statistics_schema(metadata: TableMetadata) -> Schema:
     return Schema(schema_id=0, struct=StructType(tuple(fields)))
 
 
-def encode_counts(metadata: TableMetadata, counted: Iterable[PartitionCounts], *, location: str) -> bytes:
+def encode_counts(metadata: TableMetadata, counted: Sequence[PartitionCounts], *, location: str) -> bytes:
     """The bytes of the file. ``total_record_count`` stays empty: to know it, deletes would have to be applied."""
-    schema = statistics_schema(metadata)
+    partitions = stored_partitions(metadata, counted)
+    schema = statistics_schema(metadata, partitions)
     ids = [field.field_id for field in all_partitions(metadata).fields]
-    rows = [_row(counts, ids, vectors=metadata.format_version > 2) for counts in counted]
+    types = {field.field_id: field.type for field in partitions.fields}
+    rows = [_row(counts, ids, types, vectors=metadata.format_version > 2) for counts in counted]
     new = NewFile(location=location, file_format="parquet", spec=UNPARTITIONED, partition=())
     data, _ = encode_rows(rows, schema, new)
     return data
 
 
-def _row(counts: PartitionCounts, ids: list[int], *, vectors: bool) -> Mapping[int, Any]:
+def _row(counts: PartitionCounts, ids: list[int], types: Mapping[int, Type], *, vectors: bool) -> Mapping[int, Any]:
+    partition = {
+        field_id: value_in(types[field_id], value)
+        for field_id, value in zip(ids, counts.partition, strict=True)
+        if field_id in types
+    }
     row = {
-        PARTITION_ID: dict(zip(ids, counts.partition, strict=True)),
+        PARTITION_ID: partition,
         2: counts.spec_id,
         3: counts.data_records,
         4: counts.data_files,
