@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from firn.model.amounts import plural
-from firn.model.errors import CorruptFile, InvalidSchema
+from firn.model.errors import CorruptFile, InvalidSchema, Unsupported
 from firn.model.schema import Schema
 from firn.model.types import (
     TIMESTAMP,
@@ -198,10 +198,14 @@ def _leaf(array: pa.Array, field: FileField, wanted: NestedField, *, location: s
 
 def _variant(array: pa.Array, field: FileField, wanted: NestedField, *, location: str) -> pa.Array:
     names = [child.name for child in field.children]
+    if field.kind == "struct" and "metadata" in names and "typed_value" in names:
+        raise Unsupported(
+            f"column {wanted.name!r} is a shredded variant, which firn does not put together",
+            where=location,
+            hint="read it with Spark, or write it without shredding",
+        )
     if field.kind != "struct" or "metadata" not in names or "value" not in names:
         raise _mismatch(field, wanted, location)
-    if "typed_value" in names:
-        raise InvalidSchema(f"column {wanted.name!r} is a shredded variant, which firn does not put together")
     parts = array.flatten()
     return pa.StructArray.from_arrays(
         [parts[names.index(name)].cast(pa.binary()) for name in ("metadata", "value")],

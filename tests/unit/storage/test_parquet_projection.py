@@ -9,7 +9,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from firn.model.errors import CorruptFile, InvalidSchema
+from firn.model.errors import CorruptFile, InvalidSchema, Unsupported
 from firn.model.name_mapping import MappedField, NameMapping
 from firn.model.schema_projection import project
 from firn.model.types import (
@@ -208,3 +208,12 @@ def test_an_unshredded_variant_is_read():
     values = pa.array([{"metadata": b"\1\0\0", "value": b"\0"}, None], parts)
     data = plain(pa.table({"v": values}))
     assert read(data, schema_of(field(1, "v", VARIANT))) == [{1: Variant(b"\1\0\0", b"\0")}, {1: None}]
+
+
+@pytest.mark.parametrize("with_value", [True, False])
+def test_a_shredded_variant_is_unsupported_and_not_a_mistake_in_the_schema(with_value):
+    value = [pa.field("value", pa.binary())] if with_value else []
+    parts = pa.struct([pa.field("metadata", pa.binary(), nullable=False), *value, pa.field("typed_value", pa.int64())])
+    data = plain(pa.table({"v": pa.array([{"metadata": b"\1\0\0", "typed_value": 5}], parts)}))
+    with pytest.raises(Unsupported, match="'v' is a shredded variant"):
+        read(data, schema_of(field(1, "v", VARIANT)))
