@@ -129,8 +129,8 @@ class _Binding:
     def __init__(self, spec: PartitionSpec, schemas: tuple[Schema, ...], *, current_schema_id: int) -> None:
         self.spec = spec
         self.schemas = schemas
-        schema = next(s for s in schemas if s.schema_id == current_schema_id)
-        self.struct = partition_type(spec, schema, older=schemas)
+        self._schema = next(s for s in schemas if s.schema_id == current_schema_id)
+        self.struct = partition_type(spec, self._schema, older=schemas)
         self._bound: dict[tuple[tuple[type, ...], tuple[Any, ...]], tuple[Any, ...]] = {}
 
     def partition(self, values: tuple[Any, ...], *, where: str) -> tuple[Any, ...]:
@@ -141,7 +141,7 @@ class _Binding:
             return known
         try:
             bound = partition_from_json(self.struct, list(values), where=f"{where}.partition")
-            check_writable(self.spec, bound, where=f"{where}.partition")
+            check_writable(self.spec, bound, schema=self._schema, older=self.schemas, where=f"{where}.partition")
         except FirnError as error:
             raise InvalidIntent(
                 str(error), rule="invalid-partition", hint=f"spec {self.spec.spec_id} wants {self.struct}"

@@ -9,6 +9,7 @@ import msgspec
 
 from firn.model.amounts import plural
 from firn.model.errors import InvalidInput, InvalidMetadata, Unsupported
+from firn.model.internal_values import check_value
 from firn.model.json_members import (
     INT_MAX,
     INT_MIN,
@@ -425,15 +426,45 @@ def partition_to_json(type: StructType, values: tuple[Any, ...]) -> list[Any]:
     return [value_to_json(f.type, v, where=f.name) for f, v in zip(type.fields, values, strict=True)]
 
 
-def check_writable(spec: PartitionSpec, values: tuple[Any, ...], *, where: str = "partition") -> None:
+def check_writable(
+    spec: PartitionSpec,
+    values: tuple[Any, ...],
+    *,
+    schema: Schema,
+    older: Iterable[Schema] = (),
+    where: str = "partition",
+) -> None:
     """Raise unless a file with this partition tuple may be added.
 
-    Unsupported for a spec with an unknown transform, InvalidInput for a value in a void field: both would put a file
-    where its rows do not belong.
+    Unsupported for a spec with an unknown transform; InvalidInput for a value that is not of its field's type, that no
+    value of the source column is transformed to, or that is in a void field. All of them would put a file where its
+    rows do not belong.
     """
-    for i, (field, value) in enumerate(zip(spec.fields, values, strict=True)):
+    known = tuple(older)
+    type_ = partition_type(spec, schema, older=known)
+    for i, (field, result, value) in enumerate(zip(spec.fields, type_.fields, values, strict=True)):
+        at = f"{where}[{i}]"
         transform = field.parsed_transform
         if isinstance(transform, UnknownTransform):
-            raise Unsupported(f"cannot write with the unknown transform {field.transform!r}", where=f"{where}[{i}]")
+            raise Unsupported(f"cannot write with the unknown transform {field.transform!r}", where=at)
         if isinstance(transform, Void) and value is not None:
-            raise InvalidInput(f"partition field {field.name!r} is void: its value must be null", where=f"{where}[{i}]")
+            raise InvalidInput(f"partition field {field.name!r} is void: its value must be null", where=at)
+        reason = impossible_value(field, result.type, value, source=_source_type(field.source_id, schema, known))
+        if reason is not None:
+            raise InvalidInput(reason, where=at)
+
+
+def impossible_value(field: PartitionField, result: Type, value: Any, *, source: Type) -> str | None:
+    """Return why no row can have `value` in this partition field; None where one can.
+
+    `result` is the field's type, `source` that of its column.
+    """
+    if value is None:
+        return None
+    try:
+        check_value(result, value)
+    except InvalidInput as error:
+        return f"partition field {field.name!r}: {error.message}"
+    if field.parsed_transform.may_yield(source, value):
+        return None
+    return f"partition field {field.name!r}: {field.transform} of a column of type {source} is never {value!r:.80}"

@@ -20,7 +20,7 @@ from firn.model.errors import InvalidInput, Unsupported
 from firn.model.human_text import human_day, human_hour, human_month, human_value, human_year, year_and_month
 from firn.model.internal_values import check_value, decimal_of, unscaled_of
 from firn.model.iso_time import SECONDS_PER_DAY
-from firn.model.json_members import INT_MAX, INT_MIN, LONG_MAX
+from firn.model.json_members import INT_MAX, INT_MIN, LONG_MAX, LONG_MIN
 from firn.model.murmur import hash32
 from firn.model.types import (
     DATE,
@@ -77,6 +77,13 @@ class _Base(msgspec.Struct, frozen=True):
     def human(self, type: Type, value: Any) -> str:
         """A *transformed* value for people and paths; `type` is the result type. ``null`` for None."""
         return human_value(type, value)
+
+    def may_yield(self, type: Type, value: Any) -> bool:
+        """Return whether some value of a column of `type` is transformed to `value`, which is of the result type.
+
+        Null is always possible: any column may be null.
+        """
+        return True
 
 
 class Identity(_Base, frozen=True):
@@ -140,6 +147,9 @@ class Bucket(_Base, frozen=True):
     def human(self, type: Type, value: Any) -> str:
         return human_value(INT, value)
 
+    def may_yield(self, type: Type, value: Any) -> bool:
+        return value is None or 0 <= value < self.buckets
+
 
 class Truncate(_Base, frozen=True):
     """The value cut to `width` (1 … 2³¹-1): code points of a string, bytes of binary, else the multiple below."""
@@ -188,6 +198,14 @@ class Truncate(_Base, frozen=True):
             case _:
                 half = INT_MAX + 1 if type == INT else LONG_MAX + 1
                 return (value - value % self.width + half) % (2 * half) - half
+
+    def may_yield(self, type: Type, value: Any) -> bool:
+        if value is None or not self.can_transform(type):
+            return True
+        if isinstance(type, DecimalType) or type in {STRING, PrimitiveType("binary")}:
+            return bool(self.apply(type, value) == value)
+        least = INT_MIN if type == INT else LONG_MIN
+        return bool(value % self.width == 0 or value == self.apply(type, least))  # which wraps around
 
 
 class TimeTransform(_Base, frozen=True):
@@ -240,6 +258,16 @@ class TimeTransform(_Base, frozen=True):
         shown = {"year": human_year, "month": human_month, "day": human_day, "hour": human_hour}[self.unit]
         return shown(value)
 
+    def may_yield(self, type: Type, value: Any) -> bool:
+        if value is None or not self.can_transform(type):
+            return True
+        if type != DATE and self.unit == "hour":
+            assert isinstance(type, PrimitiveType)
+            ticks = 3_600 * _TICKS_PER_SECOND[type.name]
+            return bool(LONG_MIN // ticks <= value <= LONG_MAX // ticks)
+        least, most = (INT_MIN, INT_MAX) if type == DATE else (LONG_MIN, LONG_MAX)
+        return bool(self.apply(type, least) <= value <= self.apply(type, most))
+
 
 class Void(_Base, frozen=True):
     """Always null: what a removed field of a v1 spec becomes."""
@@ -261,6 +289,9 @@ class Void(_Base, frozen=True):
 
     def human(self, type: Type, value: Any) -> str:
         return "null"
+
+    def may_yield(self, type: Type, value: Any) -> bool:
+        return value is None
 
 
 class UnknownTransform(_Base, frozen=True):

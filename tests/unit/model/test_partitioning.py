@@ -37,11 +37,14 @@ from firn.model.types import (
     INT,
     LONG,
     STRING,
+    TIME,
+    TIMESTAMP_NS,
     TIMESTAMPTZ,
     UNKNOWN,
     UUID,
     VARIANT,
     DecimalType,
+    FixedType,
     ListType,
     NestedField,
     StructType,
@@ -400,12 +403,61 @@ def test_a_wrong_partition_is_refused_where_it_is_wrong(obj, where):
 
 def test_files_must_not_be_added_with_unknown_transforms_or_values_in_void_fields():
     spec = spec_of(field(1000, "a", "identity", 1), field(1001, "b", "void", 1))
-    check_writable(spec, (1, None))
+    schema = Schema(schema_id=0, struct=StructType((column(1, "a", LONG),)))
+    check_writable(spec, (1, None), schema=schema)
     with pytest.raises(InvalidInput) as refused:
-        check_writable(spec, (1, 2))
+        check_writable(spec, (1, 2), schema=schema)
     assert refused.value.where == "partition[1]"
     with pytest.raises(Unsupported):
-        check_writable(spec_of(field(1000, "a", "spiral", 1)), (None,))
+        check_writable(spec_of(field(1000, "a", "spiral", 1)), (None,), schema=schema)
+
+
+MILLENNIUM = DecimalType(7, 3)
+
+
+@pytest.mark.parametrize(
+    ("type", "transform", "possible", "impossible"),
+    [
+        (INT, "bucket[16]", (0, 15, None), (-1, 16, 2**31 - 1, 2**31)),
+        (INT, "truncate[10]", (0, -10, 2147483640, 2147483646, None), (1, -11, 2147483647)),
+        (LONG, "truncate[10]", (0, 2**63 - 8, 2**63 - 2), (1, 2**63 - 1, 2**63)),
+        (STRING, "truncate[2]", ("", "ab", "äö", "\U0001f600b"), ("abc", "äöü", "\ud800")),
+        (BINARY, "truncate[2]", (b"", b"ab"), (b"abc",)),
+        (MILLENNIUM, "truncate[10]", (Decimal("1.230"),), (Decimal("1.234"), Decimal("10000.000"))),
+        (DATE, "year", (-5879611, 5879610), (-5879612, 5879611)),
+        (TIMESTAMPTZ, "year", (-292278, 292277), (-292279, 292278)),
+        (TIMESTAMPTZ, "month", (-3507325, 3507324), (3507325,)),
+        (TIMESTAMPTZ, "day", (-106751992, 106751991), (-106751993, 106751992)),
+        (TIMESTAMPTZ, "hour", (-(2**31), 2**31 - 1), (2**31,)),
+        (TIMESTAMP_NS, "hour", (-2562048, 2562047), (-2562049, 2562048)),
+        (INT, "identity", (-(2**31), 2**31 - 1), (2**31, -(2**31) - 1, True, 1.0)),
+        (TIME, "identity", (0, 86_399_999_999), (-1, 86_400_000_000)),
+        (FixedType(2), "identity", (b"ab",), (b"a", b"abc")),
+        (MILLENNIUM, "identity", (Decimal("9999.999"),), (Decimal("10000.000"), Decimal("0.0001"))),
+        (DOUBLE, "identity", (float("nan"), float("inf"), -0.0), ("1",)),
+        (UUID, "identity", (uuid.UUID(int=1),), (b"1" * 16, "1")),
+    ],
+)
+def test_a_partition_value_is_one_that_some_row_can_have(type, transform, possible, impossible):
+    spec, schema = (
+        spec_of(field(1000, "p", transform, 1)),
+        Schema(schema_id=0, struct=StructType((column(1, "a", type),))),
+    )
+    for value in possible:
+        check_writable(spec, (value,), schema=schema)
+    for value in impossible:
+        with pytest.raises(InvalidInput) as refused:
+            check_writable(spec, (value,), schema=schema)
+        assert refused.value.where == "partition[0]"
+
+
+@examples(300)
+@given(value=st.integers(-(2**63), 2**63 - 1), width=st.integers(1, 2**31 - 1))
+def test_every_transformed_value_may_be_a_partition_value(value, width):
+    schema = Schema(schema_id=0, struct=StructType((column(1, "a", LONG), column(2, "t", TIMESTAMPTZ))))
+    names = [(f"truncate[{width}]", 1), (f"bucket[{width}]", 1), ("day", 2), ("month", 2), ("year", 2)]
+    spec = spec_of(*(field(1000 + i, f"p{i}", name, source) for i, (name, source) in enumerate(names)))
+    check_writable(spec, partition_of(spec, schema, {1: value, 2: value}), schema=schema)
 
 
 def test_booleans_are_no_integers_in_partitions():
