@@ -404,14 +404,14 @@ def _has_fitting_metrics(file: ContentFile) -> bool:
     if file.encoded is not None:
         return file.content == "data" and _said_encoded(file) == _NOTHING_SAID
     return (
-        _is_even(file.column_sizes) and _is_even(file.value_counts)
-        and _is_even(file.null_value_counts) and _is_even(file.nan_value_counts)
-        and _is_even(file.lower_bounds) and _is_even(file.upper_bounds)
+        _is_map(file.column_sizes) and _is_map(file.value_counts)
+        and _is_map(file.null_value_counts) and _is_map(file.nan_value_counts)
+        and _is_map(file.lower_bounds) and _is_map(file.upper_bounds)
     )  # fmt: skip
 
 
-def _is_even(one: CountMap | ValueMap | None) -> bool:
-    return one is None or len(one.keys) == len(one.values)
+def _is_map(one: CountMap | ValueMap | None) -> bool:
+    return one is None or len(one.keys) == len(one.values) == len(set(one.keys))
 
 
 def _check_maps(file: ContentFile, *, where: str) -> None:
@@ -424,6 +424,10 @@ def _check_maps(file: ContentFile, *, where: str) -> None:
                 f"{plural(len(value.keys), 'key')} but {plural(len(value.values), 'value')}",
                 rule="invalid-field",
                 where=f"{where}.{name.replace('_', '-')}",
+            )
+        if value is not None and len(set(value.keys)) < len(value.keys):
+            raise InvalidIntent(
+                "has a column twice among its keys", rule="invalid-field", where=f"{where}.{name.replace('_', '-')}"
             )
 
 

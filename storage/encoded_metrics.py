@@ -139,7 +139,12 @@ def _members(encoded: bytes) -> dict[str, Any]:
 
 
 def _map(pairs: list[dict[str, Any]] | None) -> dict[int, Any] | None:
-    return None if pairs is None else {pair["key"]: pair["value"] for pair in pairs}
+    if pairs is None:
+        return None
+    found = {pair["key"]: pair["value"] for pair in pairs}
+    if len(found) < len(pairs):
+        raise InvalidInput("a column stands twice in a map")
+    return found
 
 
 def _require_naturals(numbers: Iterable[int], *, most: int, what: str) -> None:

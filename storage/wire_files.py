@@ -13,20 +13,22 @@ from firn.model.datafile import FileFormat
 from firn.model.intent_codec import FilesRead
 from firn.storage.wire_metrics import EncodedFile
 
-INTERFACE: Final = 1
+INTERFACE: Final = 2
 """The compiled code that this is for."""
 
 try:
     from firn.storage.native import wire_files as _compiled
 except ImportError:  # installed where there was no C compiler
     _read: _Read | None = None
+    compiled_fits: _Fits | None = None
 else:
-    _read = (
-        _compiled.read if getattr(_compiled, "INTERFACE", 0) == INTERFACE else None
-    )  # an older build may be left there
+    _is_current = getattr(_compiled, "INTERFACE", 0) == INTERFACE  # an older build may be left there
+    _read = _compiled.read if _is_current else None
+    compiled_fits = _compiled.fits if _is_current else None
 
 _File = tuple[str, FileFormat, int, tuple[Any, ...], int, int, bytes]
 _Read = Callable[[bytes, int], tuple[int, bytes, list[_File]] | None]
+_Fits = Callable[[bytes, bytes], bool]
 
 IS_COMPILED: Final = _read is not None
 """Whether the compiled code is there."""

@@ -16,6 +16,7 @@ from firn.model.content_file import bind_partitions, with_bytes
 from firn.model.datafile import DataFile
 from firn.model.errors import InvalidInput, InvalidIntent
 from firn.model.intent import Append, ContentFile
+from firn.storage.fitting_metrics import forms_of, require_fitting
 from firn.storage.wire_metrics import EncodedFile, encoded_file
 
 
@@ -41,6 +42,9 @@ def bind_together(working: Working, intents: Sequence[Append]) -> list[list[Data
     try:
         partitions = bind_partitions(files, metadata, where="data-files")
         metrics = [file.encoded if type(file) is EncodedFile else encoded_file(file).encoded for file in files]
+        forms = forms_of(metadata)
+        for encoded in metrics:
+            require_fitting(encoded or b"", forms, where="data-files")
         if len(set(locations)) < len(locations) or working.head(first.branch).live.has_any(locations):
             return None
     except (InvalidIntent, InvalidInput, Refusal):

@@ -7,11 +7,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NoReturn
 
 from firn.coordinator.replay import rules
-from firn.coordinator.replay.files_rules import require_allowed
+from firn.coordinator.replay.files_rules import bind_file, require_allowed
 from firn.coordinator.replay.live_deletes import DeleteKey, LiveDeletes, delete_key, named_key
 from firn.coordinator.replay.working import Working
 from firn.model.amounts import agreeing, plural
-from firn.model.content_file import bind_content_file
 from firn.model.datafile import DataFile
 from firn.model.delete_index import PartitionKey, equality_scope, partition_key, referenced_data_file
 from firn.model.errors import InvalidIntent
@@ -35,7 +34,7 @@ def bind_deletes(working: Working, files: Sequence[ContentFile], *, where: str) 
         _check_form(working.metadata, file, where=here)
         require_allowed(working, file.file_path, where=f"{here}.file-path")
         try:
-            bound.append(bind_content_file(file, working.metadata, where=here))
+            bound.append(bind_file(file, working.metadata, where=here))
         except InvalidIntent as error:
             rules.RULES[error.rule].refuse(str(error), files=(file.file_path,))
     keys = Counter(map(delete_key, bound))

@@ -16,6 +16,7 @@ from firn.model.errors import InvalidInput, InvalidIntent
 from firn.model.intent import ContentFile
 from firn.model.metadata import TableMetadata
 from firn.storage.encoded_metrics import with_metrics
+from firn.storage.fitting_metrics import forms_of, require_fitting, require_readable
 from firn.storage.locations import canonical, folder_of, is_plain, normalize
 from firn.storage.wire_metrics import EncodedFile, encode_wire_metrics, in_plain_form
 
@@ -35,7 +36,7 @@ def bind_added(
     """
     metadata = working.metadata
     assert metadata is not None
-    bind = _bind_bytes if only_to_list and metadata.format_version > 1 else _bind
+    bind = _bind_bytes if only_to_list and metadata.format_version > 1 else bind_file
     bound: list[DataFile] = []
     for position, file in enumerate(files):
         here = f"{where}[{position}]"
@@ -52,26 +53,33 @@ def bind_added(
     return bound
 
 
-def _bind(file: ContentFile, metadata: TableMetadata, where: str) -> DataFile:
+def bind_file(file: ContentFile, metadata: TableMetadata, where: str) -> DataFile:
+    """Bind a file of any content to the table, with its metrics decoded.
+
+    Raises InvalidIntent. Prevents: metrics that readers fail on as soon as a query filters by the column.
+    """
     bound = bind_content_file(file, metadata, where=where)
-    if bound.encoded is None:
-        return bound
     try:
-        return with_metrics(bound)
+        bound = with_metrics(bound)
     except InvalidInput as error:
         raise _unreadable(error, where) from error
+    require_readable(bound, forms_of(metadata), where=where)
+    return bound
 
 
 def _bind_bytes(file: ContentFile, metadata: TableMetadata, where: str) -> DataFile:
     partition = bind_partition(file, metadata, where=where)
     if file.encoded is None:
-        return with_bytes(DataFile, file, encode_wire_metrics(file, where=where), partition)
-    if isinstance(file, EncodedFile):
-        return with_bytes(DataFile, file, file.encoded, partition)
-    try:
-        return with_bytes(DataFile, file, in_plain_form(file.encoded), partition)
-    except InvalidInput as error:
-        raise _unreadable(error, where) from error
+        encoded = encode_wire_metrics(file, where=where)
+    elif isinstance(file, EncodedFile):
+        encoded = file.encoded
+    else:
+        try:
+            encoded = in_plain_form(file.encoded)
+        except InvalidInput as error:
+            raise _unreadable(error, where) from error
+    require_fitting(encoded, forms_of(metadata), where=where)
+    return with_bytes(DataFile, file, encoded, partition)
 
 
 def _unreadable(error: InvalidInput, where: str) -> InvalidIntent:

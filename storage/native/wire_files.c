@@ -647,13 +647,123 @@ static PyObject *wire_files_read(PyObject *Py_UNUSED(module), PyObject *args)
     return answer;
 }
 
+/* ------------------------------------------------------------------------------------------------------------------
+ * Whether bounds are values of their columns */
+
+/* What a column's bounds look like: the first of two bytes that `forms` has for its id. The second is the parameter. */
+enum {
+    ANYTHING,
+    ONE_OF_WIDTHS, /* bits of the parameter allow 1, 4, 8 and 16 bytes */
+    EXACT_WIDTH,   /* as many bytes as the parameter */
+    UTF8,
+    DECIMAL,       /* two's complement, big-endian; the parameter is the precision */
+};
+
+static int is_utf8(const unsigned char *at, Py_ssize_t size)
+{
+    Py_ssize_t n = 0;
+    while (n < size && at[n] < 0x80)
+        n++;
+    if (n == size)
+        return 1;
+    PyObject *text = PyUnicode_DecodeUTF8((const char *)at, size, "strict");
+    if (text == NULL) {
+        PyErr_Clear();
+        return 0;
+    }
+    Py_DECREF(text);
+    return 1;
+}
+
+static int is_decimal(const unsigned char *at, Py_ssize_t size, int precision)
+{
+    if (size < 1 || size > 8)
+        return 0; /* more than 18 digits: Python looks at it */
+    uint64_t value = at[0] & 0x80 ? UINT64_MAX : 0, limit = 1;
+    for (Py_ssize_t n = 0; n < size; n++)
+        value = value << 8 | at[n];
+    if (precision > 18)
+        return 1;
+    for (int n = 0; n < precision; n++)
+        limit *= 10;
+    return (at[0] & 0x80 ? 0 - value : value) < limit;
+}
+
+static int is_bound(const unsigned char *at, Py_ssize_t size, int form, int parameter)
+{
+    switch (form) {
+    case ANYTHING:
+        return 1;
+    case ONE_OF_WIDTHS:
+        return (size == 1 && parameter & 1) || (size == 4 && parameter & 2) || (size == 8 && parameter & 4) ||
+               (size == 16 && parameter & 8);
+    case EXACT_WIDTH:
+        return size == parameter;
+    case UTF8:
+        return is_utf8(at, size);
+    case DECIMAL:
+        return is_decimal(at, size, parameter);
+    default:
+        return 0;
+    }
+}
+
+/* One map of the metrics, its columns in rising order. */
+static int map_fits(Text *bytes, Span forms, int bounds)
+{
+    int64_t count, value, id, last_id = -1;
+    int there = some(bytes);
+    if (there < 1)
+        return there == 0;
+    if (!varint(bytes, ID_MAX, &count))
+        return 0;
+    if (count == 0)
+        return 1;
+    while (count-- > 0) {
+        if (!varint(bytes, ID_MAX, &id) || id <= last_id || !varint(bytes, INT64_MAX, &value))
+            return 0;
+        last_id = id;
+        if (!bounds)
+            continue;
+        if (value > bytes->end - bytes->at)
+            return 0;
+        if (id < forms.size / 2 &&
+            !is_bound(bytes->at, (Py_ssize_t)value, forms.start[2 * id], forms.start[2 * id + 1]))
+            return 0;
+        bytes->at += value;
+    }
+    return sign(bytes, 0);
+}
+
+PyDoc_STRVAR(fits_doc, "fits(encoded, forms, /)\n--\n\n"
+    "Whether the maps of these metrics (`ContentFile.encoded`) have each column once and bounds that are values of it.\n\n"
+    "`forms` has two bytes for each field id from 0 on (`firn.storage.fitting_metrics`). False also where Python has to\n"
+    "look closer.");
+
+static PyObject *wire_files_fits(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    PyObject *encoded, *forms;
+    char *content, *of_ids;
+    Py_ssize_t size, forms_size;
+    if (!PyArg_ParseTuple(args, "SS:fits", &encoded, &forms) || PyBytes_AsStringAndSize(encoded, &content, &size) < 0 ||
+        PyBytes_AsStringAndSize(forms, &of_ids, &forms_size) < 0)
+        return NULL;
+    Text bytes = {(const unsigned char *)content, (const unsigned char *)content + size};
+    Span span = {(const unsigned char *)of_ids, forms_size};
+    for (int n = 0; n < 6; n++)
+        if (!map_fits(&bytes, span, n > 3))
+            Py_RETURN_FALSE;
+    Py_RETURN_TRUE;
+}
+
 static PyMethodDef methods[] = {
     {"read", wire_files_read, METH_VARARGS, read_doc},
+    {"fits", wire_files_fits, METH_VARARGS, fits_doc},
     {NULL, NULL, 0, NULL},
 };
 
 /* To be raised with whatever changes in what is read or answered: firn takes no other, which an older build may be. */
-#define INTERFACE 1
+#define INTERFACE 2
 
 static int define(PyObject *module)
 {
@@ -665,7 +775,7 @@ static PyModuleDef_Slot slots[] = {{Py_mod_exec, define}, {0, NULL}};
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,
     .m_name = "firn.storage.native.wire_files",
-    .m_doc = "The data files of an append, from the JSON of the wire to what a manifest has of them.",
+    .m_doc = "The data files of an append, from the JSON of the wire to what a manifest has of them; checks of these.",
     .m_size = 0,
     .m_methods = methods,
     .m_slots = slots,

@@ -85,9 +85,8 @@ AN_ID = b"\x02\x02\x82\x01\x0a\x00" + NOTHING_MORE
         b"\x02\x02\x82\x81\x80\x80\x80\x00\x0a\x00" + NOTHING_MORE,
         b"\x02\x02\x82\x01\x8a\x80\x80\x80\x80\x80\x80\x80\x80\x80\x00\x00" + NOTHING_MORE,
         b"\x02\x01\x06\x82\x01\x0a\x00" + NOTHING_MORE,
-        b"\x02\x02\x82\x01\x0a\x02\x82\x01\x0a\x00" + NOTHING_MORE,
     ],
-    ids=["an id in six bytes", "a count in eleven", "a block with its size", "a column twice, in two blocks"],
+    ids=["an id in six bytes", "a count in eleven", "a block with its size"],
 )
 def test_metrics_that_came_in_another_form_are_written_in_firns(came):
     file = ContentFile(
@@ -105,6 +104,11 @@ def test_metrics_that_came_in_firns_form_are_written_as_they_came(monkeypatch):
 def test_what_is_no_metrics_is_refused():
     with pytest.raises(InvalidInput):
         in_plain_form(b"\x02\x02\x82\x01")
+
+
+def test_a_column_twice_in_two_blocks_is_refused():
+    with pytest.raises(InvalidInput):
+        in_plain_form(b"\x02\x02\x82\x01\x0a\x02\x82\x01\x0a\x00" + NOTHING_MORE)
 
 
 def test_a_file_like_most_does_not_go_the_long_way(monkeypatch):
