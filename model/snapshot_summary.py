@@ -10,6 +10,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Final
 
 from firn.model.datafile import DataFile
+from firn.model.json_members import LONG_MAX
 from firn.model.manifest import ManifestFile
 from firn.model.partition_values import as_keys, has_zero
 from firn.model.snapshot import Operation, Snapshot
@@ -227,4 +228,4 @@ def _carried(total: str | None, *, added: str | None, removed: str | None) -> st
     if total is None or not (total.isascii() and total.isdecimal()):
         return None
     new = int(total[:19]) + int(added or 0) - int(removed or 0)
-    return str(new) if new >= 0 and len(total) <= 19 else None
+    return str(new) if 0 <= new <= LONG_MAX and len(total) <= 19 else None

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from firn.coordinator.replay.bound_together import bind_together
+from firn.coordinator.replay.capacity import require_row_ids
 from firn.coordinator.replay.decision import Applied, Decision, Refusal
 from firn.coordinator.replay.draft import MANIFEST_ENTRIES_MAX, DraftManifest
 from firn.coordinator.replay.file_change import FileChange, apply_change, follow_names
@@ -53,7 +54,10 @@ class AppendGroup:
         """By partition spec, those of the manifests that will hold its files."""
         self._shares = APPEND_MODE.sane(metadata.properties) == "merge"
         self._applied = Applied(snapshot_id=self.snapshot_id, sequence_number=self.sequence_number)
-        self._live = working.head(branch).live
+        head = working.head(branch)
+        self._live = head.live
+        self._totals = working.totals(head)
+        self._next_row_id = working.next_row_id(head)
         self._working = working
 
     def accepts(self, intent: Append) -> bool:
@@ -63,7 +67,14 @@ class AppendGroup:
         return not intent.summary or all(self.summary.get(key, value) == value for key, value in intent.summary.items())
 
     def add(self, intent: Append, added: Additions) -> Applied:
-        """Take the intent's files in; they are live for the intents that follow."""
+        """Take the intent's files in; they are live for the intents that follow. Refuses more than can be counted."""
+        every_file = added.every_file
+        totals = self._totals.after(every_file)
+        if self._next_row_id is not None:
+            rows = totals.rows - self._totals.rows
+            require_row_ids(self._next_row_id, rows, files=every_file)
+            self._next_row_id += rows
+        self._totals = totals
         live = self._live
         self.intents.append((intent.intent_id, intent.writer))
         self.summary.update(intent.summary)
@@ -108,7 +119,9 @@ class AppendGroup:
             for one in self.manifests
         ]
         head = working.head(self.branch)
-        kept, names = take_over(working, head.manifests, snapshot_id=self.snapshot_id)
+        kept, names = take_over(
+            working, head.manifests, snapshot_id=self.snapshot_id, row_ids_from=self._next_row_id or 0
+        )
         working.commit(
             branch=self.branch,
             snapshot_id=self.snapshot_id,
@@ -135,6 +148,8 @@ def append_all(working: Working, intents: Sequence[Append]) -> list[Decision]:
                 group = AppendGroup(working, branch=intent.branch, leader=intent.intent_id)
             decisions.append(group.add(intent, added))
         except Refusal as refusal:
+            if group is not None and not group.intents:
+                group = None  # its snapshot would be named after an intent that is not in it
             decisions.append(placed(working, intent, refusal.refused))
     _close(group)
     return decisions

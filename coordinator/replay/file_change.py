@@ -80,7 +80,7 @@ def apply_change(
 ) -> Applied:
     """Commit the change to the intent's branch, or stage it; a change of nothing makes no snapshot.
 
-    `operation` is the snapshot's, by what it does when it is not given. Refusing is over by now.
+    `operation` is the snapshot's, by what it does when it is not given. Refuses only what passes 63 bits.
     """
     head, snapshot_id = working.head(intent.branch), working.snapshot_id_for(intent.intent_id)
     removed_deletes = set(change.removed_deletes)
@@ -101,15 +101,21 @@ def apply_change(
     ]
     added_data = _drafts(working, intent, change, change.added_data, content="data")
     added_deletes = _drafts(working, intent, change, change.added_deletes, content="deletes")
-    kept_data, data_names = take_over(working, data.manifests, snapshot_id=snapshot_id)
-    kept_deletes, delete_names = take_over(working, deletes.manifests, snapshot_id=snapshot_id)
+    added = [*change.added_data, *(f for one in change.added_manifests for f in one.files), *change.added_deletes]
+    removed = [*data.removed, *deletes.removed]
+    new: list[ManifestRef] = [*data.drafts, *added_data, *given]
+    row_ids_from = working.require_room(head, new, added=added, removed=removed)
+    kept_data, data_names = take_over(working, data.manifests, snapshot_id=snapshot_id, row_ids_from=row_ids_from)
+    kept_deletes, delete_names = take_over(
+        working, deletes.manifests, snapshot_id=snapshot_id, row_ids_from=row_ids_from
+    )
     working.commit(
         branch=intent.branch,
         snapshot_id=snapshot_id,
         operation=operation or change.operation,
         manifests=(*added_data, *given, *kept_data, *added_deletes, *kept_deletes),
-        added=[*change.added_data, *(f for one in change.added_manifests for f in one.files), *change.added_deletes],
-        removed=[*data.removed, *deletes.removed],
+        added=added,
+        removed=removed,
         intents=[(intent.intent_id, intent.writer)],
         properties={**properties_of(intent), **change.properties},
         staged=intent.stage,

@@ -14,6 +14,7 @@ import msgspec
 
 from firn.coordinator.replay.draft import DraftManifest, ManifestRef, location_of
 from firn.coordinator.replay.working import Working
+from firn.model.json_members import LONG_MAX
 from firn.model.manifest import ManifestFile
 from firn.model.metadata import TableMetadata
 from firn.model.table_properties import MANIFEST_MERGE_ENABLED, MANIFEST_MIN_MERGE_COUNT, MANIFEST_TARGET_SIZE_BYTES
@@ -24,17 +25,21 @@ UNMERGED_FACTOR: Final = 5
 
 
 def take_over(
-    working: Working, manifests: Sequence[ManifestRef], *, snapshot_id: int
+    working: Working, manifests: Sequence[ManifestRef], *, snapshot_id: int, row_ids_from: int
 ) -> tuple[Sequence[ManifestRef], dict[str, str]]:
     """Return the manifests with finished merges in place of their parts, and the new location of each part.
 
     A merge is taken over only where all of its parts are listed as they were when they were merged, and by the first
-    snapshot of a swap only: the next ones go on from its list.
+    snapshot of a swap only: the next ones go on from its list. In v3 a merged manifest takes row ids, from
+    `row_ids_from` on, for all of its rows: where there are too few left, nothing is merged.
     """
     metadata = working.metadata
     assert metadata is not None
     finished = working.finished_merges
     if not finished or not MANIFEST_MERGE_ENABLED.of(metadata.properties):
+        return manifests, {}
+    merged_rows = sum(merge.row.live_rows_count or 0 for merge in finished if merge.row.content == "data")
+    if metadata.format_version > 2 and row_ids_from + merged_rows > LONG_MAX:
         return manifests, {}
     if any(isinstance(m, DraftManifest) and m.snapshot_id != snapshot_id for m in manifests):
         return manifests, {}

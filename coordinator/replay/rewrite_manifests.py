@@ -31,6 +31,7 @@ def rewrite_manifests(working: Working, intent: RewriteManifests) -> Applied:
     require_same_files(before, manifests)
     snapshot_id, sequence_number = working.snapshot_id_for(intent.intent_id), working.next_sequence_number
     listed = [one.listed(working, snapshot_id=snapshot_id, sequence_number=sequence_number) for one in manifests]
+    working.require_room(head, listed, added=(), removed=())
     gone = {location_of(manifest) for manifest in removed}
     kept = [manifest for manifest in head.manifests if location_of(manifest) not in gone]
     counts = {

@@ -223,6 +223,11 @@ UNKNOWN_BASE: Final = _rule(
 MORE_ROWS: Final = _rule(
     "more-rows", "fix", "A compaction doubles rows, or brings back those that deletion vectors had deleted."
 )
+TOO_MANY_ROWS: Final = _rule(
+    "too-many-rows",
+    "fix",
+    "Rows, bytes or row ids pass 63 bits: the table can be read by nobody, or its manifests not be rewritten.",
+)
 LOST_ROW_IDS: Final = _rule(
     "lost-row-ids", "replan", "A row that nobody has changed becomes another one: it was given its id meanwhile."
 )

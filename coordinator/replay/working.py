@@ -17,6 +17,7 @@ import msgspec
 from firn.coordinator.journal.landmarks import Landmarks
 from firn.coordinator.replay import rules
 from firn.coordinator.replay.attempt import Attempt, FinishedMerge, Placement
+from firn.coordinator.replay.capacity import EMPTY, Totals, require_row_ids, totals_of
 from firn.coordinator.replay.draft import DraftManifest, DraftSnapshot, ManifestRef, TableChange, location_of
 from firn.coordinator.replay.head import Head
 from firn.coordinator.replay.holds import Hold
@@ -309,6 +310,47 @@ class Working:
             head.manifests = kept
             head.snapshot_id = snapshot_id
             head.settled_for = metadata.format_version if all(map(_has_live_files, changed)) else None
+
+    def totals(self, head: Head) -> Totals:
+        """Return how much a branch has at this point of the replay."""
+        parent = self._parent(head)
+        if parent is None:
+            return EMPTY
+        return totals_of(parent.summary or {}, lambda: [self.as_manifest_file(one) for one in head.manifests])
+
+    def next_row_id(self, head: Head) -> int | None:
+        """Return the id that the first row of an added file gets on this branch at the earliest; None before v3.
+
+        Rows of manifests that have no ids yet may get theirs before it.
+        """
+        metadata = self.metadata
+        assert metadata is not None
+        if metadata.format_version < 3:
+            return None
+        next_row_id = metadata.next_row_id or 0
+        last = head.listed
+        if head.settled_for == 3 or (head.goes_on and last is not None and last.format_version == 3):
+            return next_row_id
+        listed = [self.as_manifest_file(manifest) for manifest in head.manifests]
+        return next_row_id + sum(
+            one.live_rows_count or 0 for one in listed if one.content == "data" and one.first_row_id is None
+        )
+
+    def require_room(
+        self, head: Head, manifests: Sequence[ManifestRef], *, added: Sequence[DataFile], removed: Sequence[DataFile]
+    ) -> int:
+        """Refuse a change of a branch that makes `manifests` and passes what can be counted.
+
+        Return the next row id after them (0 before v3). Rows of rewritten manifests take new ids, too.
+        """
+        self.totals(head).after(added, removed=removed)
+        first = self.next_row_id(head)
+        if first is None:
+            return 0
+        listed = [self.as_manifest_file(manifest) for manifest in manifests if manifest.content == "data"]
+        rows = sum([one.live_rows_count or 0 for one in listed if one.first_row_id is None])
+        require_row_ids(first, rows, files=added)
+        return first + rows
 
     def _parent(self, head: Head) -> Snapshot | None:
         """The snapshot that the next one of a branch follows, with totals that it can go on from.
