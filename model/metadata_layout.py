@@ -11,6 +11,7 @@ from collections.abc import Collection
 import msgspec
 
 from firn.model.errors import InvalidInput, InvalidMetadata, NotFound
+from firn.model.json_members import INT_MAX
 from firn.model.metadata import TableMetadata
 from firn.model.metadata_changes import next_timestamp_ms
 from firn.model.partition_update import add_spec as spec_in_table
@@ -106,6 +107,8 @@ def add_spec(
     if metadata.spec_by_id(wanted.spec_id) is not None:
         return metadata, wanted.spec_id
     check_spec(wanted, metadata.current_schema, format_version=metadata.format_version)
+    if wanted.last_field_id > INT_MAX:
+        raise InvalidMetadata(f"partition field id {wanted.last_field_id} is no 32-bit integer", where="partition-spec")
     added = replace(
         metadata,
         partition_specs=(*metadata.partition_specs, wanted),

@@ -11,6 +11,7 @@ from firn.coordinator.replay import rules
 from firn.coordinator.replay.attempt import as_found
 from firn.coordinator.replay.decision import Applied
 from firn.coordinator.replay.places import require_inside, require_own, require_own_places
+from firn.coordinator.replay.registration import require_sound
 from firn.coordinator.replay.working import Catalog, Working
 from firn.model.errors import FirnError, InvalidPropertyError, TooLarge, Unavailable
 from firn.model.intent import CreateTable, DropTable, RegisterTable
@@ -60,7 +61,7 @@ def register_table(working: Working, intent: RegisterTable) -> Applied:
     """Take over a table from storage.
 
     Prevents: one table under two names, whose commits would overwrite each other's; metadata that leads outside the
-    places that tables may be in.
+    places that tables may be in; tables that cannot be read or committed to (`firn.coordinator.replay.registration`).
     """
     working.require_free()
     metadata_location = registered_location(working, intent)
@@ -73,6 +74,7 @@ def register_table(working: Working, intent: RegisterTable) -> Applied:
     require_own_places(working, metadata.properties, location=metadata.location)
     for location, where in locations_of(metadata):
         require_inside(working, location, where=where)
+    require_sound(working, metadata, at=metadata_location)
     _adopt(working, metadata, at=metadata_location, catalog=intent.catalog)
     return Applied(snapshot_id=metadata.current_snapshot_id)
 

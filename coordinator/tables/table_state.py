@@ -12,6 +12,7 @@ from firn.coordinator.tables.table_reader import TableReader
 from firn.model.errors import NotFound
 from firn.model.limits import Limits
 from firn.model.metadata import TableMetadata
+from firn.model.metadata_counters import not_below
 from firn.model.snapshot import MAIN_BRANCH
 from firn.model.table_properties import JOURNAL_HEAD
 from firn.model.view import ViewMetadata
@@ -92,6 +93,9 @@ class TableState:
             return
         metadata = self._reader.metadata(location, digest=digest)
         self._require_uuid(pointer, metadata)
+        known = self.metadata
+        if known is not None and known.table_uuid == metadata.table_uuid:
+            metadata = not_below(metadata, known)  # another writer may have put them back
         self._move_to(metadata)
 
     def _require_uuid(self, pointer: Pointer, found: TableMetadata | ViewMetadata) -> None:
