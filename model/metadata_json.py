@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from firn.model.errors import InvalidMetadata, Unsupported
 from firn.model.json_members import (
-    LONG_MAX,
     as_object,
     extra_of,
     int_of,
@@ -28,7 +27,6 @@ from firn.model.json_members import (
 )
 from firn.model.metadata import FORMAT_VERSION_MAX, TableMetadata
 from firn.model.metadata_check import check_encryption_key, check_metadata, check_statistics, strip_slashes
-from firn.model.metadata_counters import last_column_id, last_partition_id, next_row_id
 from firn.model.partitioning import (
     PARTITION_FIELD_ID_START,
     PartitionSpec,
@@ -41,7 +39,6 @@ from firn.model.schema import Schema, schema_from_json, schema_to_json
 from firn.model.snapshot import (
     MAIN_BRANCH,
     MetadataLogEntry,
-    Snapshot,
     SnapshotLogEntry,
     SnapshotRef,
     ref_from_json,
@@ -100,12 +97,12 @@ def metadata_from_json(source: Any, *, where: str = "metadata") -> TableMetadata
         location=_location(members, where),
         last_sequence_number=long_of(members, "last-sequence-number", where=where, low=0) if version > 1 else 0,
         last_updated_ms=long_of(members, "last-updated-ms", where=where),
-        last_column_id=last_column_id(int_of(members, "last-column-id", where=where), schemas),
+        last_column_id=int_of(members, "last-column-id", where=where),
         schemas=schemas,
         current_schema_id=current_schema_id,
         partition_specs=specs,
         default_spec_id=default_spec_id,
-        last_partition_id=last_partition_id(_claimed_partition_id(members, version, where), specs),
+        last_partition_id=_last_partition_id(members, version, specs, where),
         properties=_properties(members, where),
         current_snapshot_id=current_id,
         snapshots=snapshots,
@@ -116,7 +113,7 @@ def metadata_from_json(source: Any, *, where: str = "metadata") -> TableMetadata
         refs=_refs(members, current_id, where),
         statistics=_objects(members, "statistics", where),
         partition_statistics=_objects(members, "partition-statistics", where),
-        next_row_id=_next_row_id(members, snapshots, where) if version > 2 else None,
+        next_row_id=long_of(members, "next-row-id", where=where, low=0) if version > 2 else None,
         encryption_keys=_objects(members, "encryption-keys", where) if version > 2 else (),
         extra=extra_of(members, _MEMBERS),
     )
@@ -199,18 +196,14 @@ def _v1_spec(members: dict[str, Any], where: str) -> PartitionSpec:
     return spec_from_json(fields, where=join(where, "partition-spec"))
 
 
-def _next_row_id(members: dict[str, Any], snapshots: tuple[Snapshot, ...], where: str) -> int:
-    found = next_row_id(long_of(members, "next-row-id", where=where, low=0), snapshots)
-    if found > LONG_MAX:
-        raise InvalidMetadata(f"a snapshot has row ids up to {found}, past 63 bits", where=join(where, "snapshots"))
-    return found
-
-
-def _claimed_partition_id(members: dict[str, Any], version: int, where: str) -> int:
+def _last_partition_id(members: dict[str, Any], version: int, specs: tuple[PartitionSpec, ...], where: str) -> int:
     last = int_or_none(members, "last-partition-id", where=where)
-    if last is None and version > 1:
+    if last is not None:
+        return last
+    if version > 1:
         raise _required_since_v2("last-partition-id", version, where)
-    return PARTITION_FIELD_ID_START - 1 if last is None else last
+    ids = [field.field_id for spec in specs for field in spec.fields]
+    return max(ids, default=PARTITION_FIELD_ID_START - 1)
 
 
 def _orders(members: dict[str, Any], version: int, where: str) -> tuple[tuple[SortOrder, ...], int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -440,31 +440,43 @@ def check_writable(
     value of the source column is transformed to, or that is in a void field. All of them would put a file where its
     rows do not belong.
     """
-    known = tuple(older)
-    type_ = partition_type(spec, schema, older=known)
-    for i, (field, result, value) in enumerate(zip(spec.fields, type_.fields, values, strict=True)):
+    for i, (field, value) in enumerate(zip(spec.fields, values, strict=True)):
         at = f"{where}[{i}]"
         transform = field.parsed_transform
         if isinstance(transform, UnknownTransform):
             raise Unsupported(f"cannot write with the unknown transform {field.transform!r}", where=at)
         if isinstance(transform, Void) and value is not None:
             raise InvalidInput(f"partition field {field.name!r} is void: its value must be null", where=at)
-        reason = impossible_value(field, result.type, value, source=_source_type(field.source_id, schema, known))
+    reason = next(impossible_values(spec, values, schema=schema, older=older, where=where), None)
+    if reason is not None:
+        raise InvalidInput(reason)
+
+
+def impossible_values(
+    spec: PartitionSpec,
+    values: tuple[Any, ...],
+    *,
+    schema: Schema,
+    older: Iterable[Schema] = (),
+    where: str = "partition",
+) -> Iterator[str]:
+    """Yield why no row can have a value of this partition tuple, for each such value."""
+    known = tuple(older)
+    type_ = partition_type(spec, schema, older=known)
+    for i, (field, result, value) in enumerate(zip(spec.fields, type_.fields, values, strict=True)):
+        reason = _impossible(field, result.type, value, source=_source_type(field.source_id, schema, known))
         if reason is not None:
-            raise InvalidInput(reason, where=at)
+            yield f"{where}[{i}]: partition field {field.name!r}: {reason}"
 
 
-def impossible_value(field: PartitionField, result: Type, value: Any, *, source: Type) -> str | None:
-    """Return why no row can have `value` in this partition field; None where one can.
-
-    `result` is the field's type, `source` that of its column.
-    """
-    if value is None:
+def _impossible(field: PartitionField, result: Type, value: Any, *, source: Type) -> str | None:
+    """Return why a partition field of type `result`, made of a column of type `source`, never has `value`."""
+    if value is None or result == UNKNOWN or isinstance(field.parsed_transform, UnknownTransform):
         return None
     try:
         check_value(result, value)
     except InvalidInput as error:
-        return f"partition field {field.name!r}: {error.message}"
+        return error.message
     if field.parsed_transform.may_yield(source, value):
         return None
-    return f"partition field {field.name!r}: {field.transform} of a column of type {source} is never {value!r:.80}"
+    return f"{field.transform} of a column of type {source} is never {value!r:.80}"

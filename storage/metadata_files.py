@@ -14,7 +14,7 @@ import msgspec
 from isal import igzip
 
 from firn.model.by_identity import ByIdentity
-from firn.model.errors import CorruptFile, InvalidInput, TooLarge
+from firn.model.errors import CorruptFile, InvalidInput, TooLarge, Unsupported
 from firn.model.long_tuples import continues
 from firn.model.metadata import TableMetadata
 from firn.model.metadata_json import METADATA_BYTES_MAX, changing_members, identifying_members, metadata_from_json
@@ -60,6 +60,12 @@ LARGE_AT_ONCE: Final = 1
 """Metadata texts of that size are decoded one at a time: each takes some ten times its size while it is."""
 
 _GZIP_MAGIC: Final = b"\x1f\x8b"
+_OTHER_CODECS: Final = {
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"\x04\x22\x4d\x18": "lz4",
+    b"\xfd7zXZ\x00": "xz",
+    b"BZh": "bzip2",
+}
 _CHUNK_BYTES: Final = 1024 * 1024
 _large: Final = threading.BoundedSemaphore(LARGE_AT_ONCE)
 _NUMBERED: Final = re.compile(r"v([0-9]{1,18})(?:\.gz)?\.metadata\.json(?:\.gz)?")
@@ -136,8 +142,15 @@ def decoded_json(data: bytes, *, location: str, bytes_max: int, values_max: int)
 def decompressed(data: bytes, *, location: str, bytes_max: int) -> bytes:
     """A metadata file's text, decompressed when it is gzip, whatever the name says.
 
-    Raises CorruptFile for a damaged stream and for a plain text under a gzip name, TooLarge past `bytes_max`.
+    Raises CorruptFile for a damaged stream and for a plain text under a gzip name, Unsupported for another codec,
+    TooLarge past `bytes_max`.
     """
+    for magic, codec in _OTHER_CODECS.items():
+        if data.startswith(magic):
+            raise Unsupported(
+                f"metadata compressed with {codec}, which no Iceberg specification has", where=location,
+                hint="write it with write.metadata.compression-codec none or gzip",
+            )  # fmt: skip
     if data[:2] == _GZIP_MAGIC:
         data = _gunzip(data, location=location, bytes_max=bytes_max)
     elif codec_of(location) == "gzip":

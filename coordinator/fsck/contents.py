@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
@@ -10,10 +10,13 @@ import msgspec
 
 from firn.coordinator.fsck.finding import Finding
 from firn.coordinator.fsck.seals import Seals
+from firn.model.datafile import DataFile
 from firn.model.errors import CorruptFile, InvalidInput, NotFound
 from firn.model.limits import Limits
 from firn.model.manifest import ManifestEntry, ManifestFile, Status
 from firn.model.metadata import TableMetadata
+from firn.model.metric_faults import Fault, bound_types, metric_faults
+from firn.model.partitioning import impossible_values
 from firn.model.snapshot import Snapshot
 from firn.storage.files import FileStore
 from firn.storage.manifest_lists import decode_manifest_list
@@ -38,6 +41,8 @@ class FileFact(msgspec.Struct, frozen=True):
     referenced: str | None
     blob: tuple[int, int] | None
     """Offset and length of a deletion vector in its file."""
+    faults: tuple[Fault, ...] = ()
+    """Members that no reader can use."""
 
     @property
     def is_live(self) -> bool:
@@ -60,13 +65,13 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
 
     def live_files(self) -> dict[str, FileFact]:
         """Every file that is live in any snapshot, by path."""
-        return {
-            fact.path: fact
-            for listed in self.snapshots.values()
-            for one in listed
-            for fact in one.facts or ()
-            if fact.is_live
-        }
+        return {fact.path: fact for fact in self.live_facts()}
+
+    def live_facts(self) -> Iterator[FileFact]:
+        """Yield every live entry of any snapshot; deletion vectors share files."""
+        for listed in self.snapshots.values():
+            for one in listed:
+                yield from (fact for fact in one.facts or () if fact.is_live)
 
     @property
     def manifests(self) -> int:
@@ -88,6 +93,7 @@ class _Reading:
     def __init__(self, metadata: TableMetadata, files: FileStore, *, limits: Limits) -> None:
         self._metadata = metadata
         self._specs = {spec.spec_id: spec for spec in metadata.partition_specs}
+        self._types = bound_types(metadata.schemas, metadata.current_schema)
         self._seals = Seals(metadata)
         self._files = files
         self._limits = limits
@@ -164,7 +170,15 @@ class _Reading:
             file.first_row_id,
             file.referenced_data_file,
             blob,
+            (*metric_faults(file, self._types), *self._partition_faults(file)) if entry.is_live else (),
         )
+
+    def _partition_faults(self, file: DataFile) -> Iterator[Fault]:
+        spec = self._specs[file.spec_id]
+        reasons = impossible_values(
+            spec, file.partition, schema=self._metadata.current_schema, older=self._metadata.schemas
+        )
+        return (Fault("partition", reason) for reason in reasons)
 
     def _missing(self, where: str, message: str) -> None:
         self.findings.append(Finding(invariant="nothing-missing", where=where, message=message))

@@ -15,6 +15,7 @@ from firn.coordinator.fsck.finding import INVARIANTS, Finding, InvariantName
 from firn.coordinator.fsck.linear_history import linear_history
 from firn.coordinator.fsck.no_doubles import no_doubles
 from firn.coordinator.fsck.nothing_missing import nothing_missing, reachable_files
+from firn.coordinator.fsck.sound_entries import puffin_files, sound_entries
 from firn.coordinator.fsck.view_history import ViewHistory
 from firn.coordinator.tables.table_reader import TableReader
 from firn.model.limits import Limits
@@ -76,6 +77,8 @@ def check_table(
         findings += content_agrees(current, contents, sizes)
         findings += nothing_missing(current, contents, sizes)
         findings += no_doubles(current, contents)
+        findings += sound_entries(current, contents, at=pointer.metadata_location)
+        findings += puffin_files(current, contents, sizes, files)
         if deep:
             findings += files_agree(contents, sizes, files)
     view = ViewHistory(pointer, evidence.segments, reader=reader)

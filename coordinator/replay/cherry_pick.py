@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -27,8 +28,10 @@ from firn.model.datafile import DataFile
 from firn.model.errors import AlreadyExists, InvalidInput
 from firn.model.intent import FileOperation
 from firn.model.manifest import Status
+from firn.model.metric_faults import metric_faults
 from firn.model.operations import refs as operations
 from firn.model.snapshot import Operation, Snapshot
+from firn.storage.fitting_metrics import forms_of
 
 _OPERATIONS: Final[dict[str, Operation]] = {"append": "append", "replace-partitions": "overwrite"}
 
@@ -72,6 +75,7 @@ def _pick(working: Working, intent: operations.CherryPick | operations.Publish, 
     changes = _changes_of(working, plan.snapshot)
     if changes.adds_deletes:
         rules.CANNOT_PICK.refuse(f"snapshot {snapshot_id} added delete files, which are for the state it was made on")
+    _require_readable(working, changes.added, picked=plan.snapshot)
     head = working.head(intent.branch)
     require_not_live(head, changes.added)
     if plan.kind == "replace-partitions":
@@ -152,6 +156,20 @@ def _reapplied(
     )
     applied = apply_change(working, as_if, change, operation=_OPERATIONS[plan.kind])
     return msgspec.structs.replace(applied, details={"picked-snapshot-id": plan.snapshot.snapshot_id})
+
+
+def _require_readable(working: Working, files: Sequence[DataFile], *, picked: Snapshot) -> None:
+    """Refuse files, which another writer staged, with metrics that some reader fails on."""
+    assert working.metadata is not None
+    types = forms_of(working.metadata).types
+    for file in files:
+        fault = next(metric_faults(file, types), None)
+        if fault is not None:
+            rules.CANNOT_PICK.refuse(
+                f"{file.file_path}, which snapshot {picked.snapshot_id} added: {fault.member}: {fault.message}",
+                files=(file.file_path,),
+                hint="fix",
+            )
 
 
 def require_unchanged_partitions(working: Working, branch: str, picked: Snapshot, changes: _Changes) -> None:

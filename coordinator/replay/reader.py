@@ -39,6 +39,9 @@ class TableReader(Protocol):
     def entries(self, metadata: TableMetadata, manifest: ManifestFile) -> Sequence[ManifestEntry]:
         """The entries of a stored manifest, with what they inherit filled in."""
 
+    def stored_entries(self, metadata: TableMetadata, manifest: ManifestFile) -> Sequence[ManifestEntry]:
+        """As `entries`, from the file itself, whatever is known of it."""
+
     def written_entries(self, metadata: TableMetadata, manifest: ManifestFile) -> Sequence[ManifestEntry]:
         """The entries of a manifest that no snapshot has yet, exactly as a writer wrote them."""
 

@@ -30,9 +30,9 @@ _METRICS: Final = ("column_sizes", "value_counts", "null_value_counts", "nan_val
 def require_sound(working: Working, metadata: TableMetadata, *, at: str) -> None:
     """Refuse a table with files that cannot be read, or with counters that its files have passed.
 
-    `at` is its metadata file. Counters that the metadata itself disproves were raised when it was read
-    (`firn.model.metadata_counters`); what only manifests show would be forgotten with the next reading. Prevents:
-    tables that every commit fails on; columns, rows and sequence numbers that share an id with older ones.
+    `at` is its metadata file. Counters that the metadata itself disproves have been raised, as with every reading
+    (`firn.model.metadata_counters`); what only manifests show would be forgotten with the next one. Prevents: tables
+    that every commit fails on; columns, rows and sequence numbers that share an id with older ones.
     """
     _require_numbers_left(metadata, at=at)
     heads = {ref.snapshot_id for ref in metadata.refs.values()}
@@ -68,7 +68,7 @@ def _read_list(working: Working, metadata: TableMetadata, snapshot: Snapshot) ->
 
 def _read(working: Working, metadata: TableMetadata, manifest: ManifestFile) -> Sequence[ManifestEntry]:
     try:
-        return working.reader.entries(metadata, manifest)
+        return working.reader.stored_entries(metadata, manifest)
     except UNREADABLE as error:
         _refuse("a manifest of the table", manifest.manifest_path, error)
 

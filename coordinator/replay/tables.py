@@ -13,9 +13,10 @@ from firn.coordinator.replay.decision import Applied
 from firn.coordinator.replay.places import require_inside, require_own, require_own_places
 from firn.coordinator.replay.registration import require_sound
 from firn.coordinator.replay.working import Catalog, Working
-from firn.model.errors import FirnError, InvalidPropertyError, TooLarge, Unavailable
+from firn.model.errors import FirnError, InvalidMetadata, InvalidPropertyError, TooLarge, Unavailable
 from firn.model.intent import CreateTable, DropTable, RegisterTable
 from firn.model.metadata import TableMetadata
+from firn.model.metadata_counters import with_shown_counters
 from firn.model.metadata_create import new_table_metadata
 from firn.model.partitioning import PartitionSpec, spec_from_json
 from firn.model.schema import schema_from_json
@@ -65,7 +66,7 @@ def register_table(working: Working, intent: RegisterTable) -> Applied:
     """
     working.require_free()
     metadata_location = registered_location(working, intent)
-    metadata = _readable(working, metadata_location)
+    metadata = _with_counters(_readable(working, metadata_location), at=metadata_location)
     if intent.table_uuid is not None and intent.table_uuid != metadata.table_uuid:
         rules.TABLE_UUID_MISMATCH.refuse(
             f"{metadata_location} is of table {metadata.table_uuid}, not {intent.table_uuid}"
@@ -150,6 +151,13 @@ def _readable(working: Working, location: str) -> TableMetadata:
         rules.METADATA_TOO_LARGE.refuse(str(error))
     except FirnError as error:
         rules.INVALID_TABLE.refuse(str(error))
+
+
+def _with_counters(metadata: TableMetadata, *, at: str) -> TableMetadata:
+    try:
+        return with_shown_counters(metadata)
+    except InvalidMetadata as error:
+        rules.INVALID_TABLE.refuse(f"{at}: {error}", files=(at,))
 
 
 def _adopt(working: Working, metadata: TableMetadata, *, at: str, catalog: Catalog) -> None:

@@ -14,8 +14,11 @@ from firn.model.datafile import DataFile
 from firn.model.errors import CorruptFile, InvalidInput, NotFound
 from firn.model.manifest import UNASSIGNED_SEQUENCE_NUMBER, ManifestEntry, ManifestFile, Status
 from firn.model.manifest_summary import count_entries, least_sequence_number, summarize_partitions
+from firn.model.metadata import TableMetadata
+from firn.model.metric_faults import metric_faults
 from firn.model.operations.files import WrittenManifest
-from firn.model.partitioning import partition_type
+from firn.model.partitioning import check_writable, partition_type
+from firn.storage.fitting_metrics import forms_of
 
 
 class ReadManifest(msgspec.Struct, frozen=True, eq=False):
@@ -103,7 +106,8 @@ def require_all_added(working: Working, manifests: Sequence[ReadManifest]) -> No
     Those of v1 cannot leave their snapshot open, which is the commit's all the same: they are copied. Prevents: files
     that deletes reach which they should not, or the other way; row ids given twice; tombstones of files that are live.
     """
-    assert working.metadata is not None
+    metadata = working.metadata
+    assert metadata is not None
     for manifest in manifests:
         path = manifest.written.manifest_path
         if manifest.written.content != "data":
@@ -113,10 +117,27 @@ def require_all_added(working: Working, manifests: Sequence[ReadManifest]) -> No
             if (
                 entry.status is not Status.ADDED
                 or entry.data_file.first_row_id is not None
-                or not (left_out or working.metadata.format_version < 2)
+                or not (left_out or metadata.format_version < 2)
             ):
                 rules.INVALID_MANIFEST.refuse(
                     f"{path}: {entry.data_file.file_path} is not a plain added file: its snapshot id, sequence numbers "
                     f"and first row id must be left out",
                     files=(path,),
                 )
+            reason = _unusable(entry.data_file, metadata)
+            if reason is not None:
+                rules.INVALID_MANIFEST.refuse(f"{path}: {entry.data_file.file_path}: {reason}", files=(path,))
+
+
+def _unusable(file: DataFile, metadata: TableMetadata) -> str | None:
+    """Return what readers fail on in a new file, or what puts it where its rows do not belong."""
+    fault = next(metric_faults(file, forms_of(metadata).types), None)
+    if fault is not None:
+        return f"{fault.member}: {fault.message}"
+    spec = metadata.spec_by_id(file.spec_id)
+    assert spec is not None
+    try:
+        check_writable(spec, file.partition, schema=metadata.current_schema, older=metadata.schemas)
+    except InvalidInput as error:
+        return str(error)
+    return None

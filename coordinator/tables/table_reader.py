@@ -155,6 +155,10 @@ class TableReader:
         self._cache.keep_decoded(manifest, entries)
         return entries
 
+    def stored_entries(self, metadata: TableMetadata, manifest: ManifestFile) -> Sequence[ManifestEntry]:
+        """Read the entries of a manifest from its file, whatever is cached; checked as `entries` is."""
+        return self._stored.entries(metadata, manifest)
+
     def written_entries(self, metadata: TableMetadata, manifest: ManifestFile) -> Sequence[ManifestEntry]:
         """The entries of a manifest that no snapshot has yet, exactly as a writer wrote them; not cached."""
         return self._stored.written_entries(metadata, manifest)

@@ -12,7 +12,7 @@ from firn.coordinator.tables.table_reader import TableReader
 from firn.model.errors import NotFound
 from firn.model.limits import Limits
 from firn.model.metadata import TableMetadata
-from firn.model.metadata_counters import not_below
+from firn.model.metadata_counters import not_below, with_shown_counters
 from firn.model.snapshot import MAIN_BRANCH
 from firn.model.table_properties import JOURNAL_HEAD
 from firn.model.view import ViewMetadata
@@ -93,6 +93,7 @@ class TableState:
             return
         metadata = self._reader.metadata(location, digest=digest)
         self._require_uuid(pointer, metadata)
+        metadata = with_shown_counters(metadata)
         known = self.metadata
         if known is not None and known.table_uuid == metadata.table_uuid:
             metadata = not_below(metadata, known)  # another writer may have put them back

@@ -448,7 +448,7 @@ def test_a_partition_value_is_one_that_some_row_can_have(type, transform, possib
     for value in impossible:
         with pytest.raises(InvalidInput) as refused:
             check_writable(spec, (value,), schema=schema)
-        assert refused.value.where == "partition[0]"
+        assert str(refused.value).startswith("partition[0]: ")
 
 
 @examples(300)
