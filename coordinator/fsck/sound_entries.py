@@ -50,7 +50,7 @@ def _sums(metadata: TableMetadata, snapshot_id: int, listed: Sequence[Listed]) -
         for member, count_of in counts.items():
             total = sum(count_of(fact) for one in own for fact in one.facts or () if fact.is_live)
             if total > LONG_MAX:
-                yield _wrong(where, f"{member} of its {content} files is {total} together, past 63 bits")
+                yield _wrong(where, f"{member} adds up to {total} over its manifests of {content}, past 63 bits")
 
 
 def _row_ids_changed(metadata: TableMetadata, contents: Contents) -> Iterator[Finding]:

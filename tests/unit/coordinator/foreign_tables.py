@@ -46,16 +46,16 @@ async def register(
     rows = []
     for number, values in enumerate(manifests):
         made = foreign(case, *map(stored_bytes, values), folder=f"{LOCATION}/data/{number}")
-        row = committed(made, f"{LOCATION}/metadata/m{number}.avro", sequence_number=1)
+        row = committed(made, f"{LOCATION}/metadata/m{number}.avro", sequence_number=3)
         bench.files.create(row.manifest_path, made.data)
         rows.append(msgspec.structs.replace(row, partitions=summaries))
     listed = f"{LOCATION}/metadata/snap-{SNAPSHOT}.avro"
     data = encode_manifest_list(
-        rows, format_version=2, snapshot_id=SNAPSHOT, parent_snapshot_id=None, sequence_number=1
+        rows, format_version=2, snapshot_id=SNAPSHOT, parent_snapshot_id=None, sequence_number=3
     )  # fmt: skip
     bench.files.create(listed, data)
     snapshot = Snapshot(
-        snapshot_id=SNAPSHOT, sequence_number=1, timestamp_ms=now_ms, manifest_list=listed, schema_id=0,
+        snapshot_id=SNAPSHOT, sequence_number=3, timestamp_ms=now_ms, manifest_list=listed, schema_id=0,
         summary={"operation": "append"},
     )  # fmt: skip
     metadata = add_snapshot(empty, snapshot, branch="main", now_ms=now_ms)

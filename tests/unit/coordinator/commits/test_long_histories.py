@@ -89,12 +89,13 @@ async def register_long_history(bench: Workbench) -> None:
         )
         for number in range(1, OLDER + 1)
     )
-    head = snapshots[-1]
-    assert head.manifest_list is not None
-    listed = encode_manifest_list(
-        (), format_version=2, snapshot_id=OLDER, parent_snapshot_id=OLDER - 1, sequence_number=OLDER
-    )
-    bench.files.create(head.manifest_list, listed)
+    for one in snapshots:
+        assert one.manifest_list is not None
+        listed = encode_manifest_list(
+            (), format_version=2, snapshot_id=one.snapshot_id, parent_snapshot_id=one.parent_snapshot_id,
+            sequence_number=one.sequence_number,
+        )  # fmt: skip
+        bench.files.create(one.manifest_list, listed)
     metadata = msgspec.structs.replace(
         empty,
         snapshots=snapshots,

@@ -68,15 +68,13 @@ class RealRows:
     @classmethod
     async def create(cls, bench: Workbench, *, version: int = 3, partitioned: bool = False, **changes: Any) -> RealRows:
         """A new table of `id` and `region`."""
-        spec = BY_REGION if partitioned else None
         await bench.commit(
             CreateTable(
                 intent_id=new_id(),
                 table=TABLE,
                 schema=SCHEMA,
-                partition_spec=spec,
                 format_version=version,
-                **changes,
+                **{"partition_spec": BY_REGION if partitioned else None, **changes},
             )
         )
         return cls(bench, await bench.metadata())

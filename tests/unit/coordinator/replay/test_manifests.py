@@ -92,6 +92,31 @@ async def test_a_file_comes_by_one_manifest_or_file_only() -> None:
         assert (await table.refused(table.append(file))).rule == "duplicate-file"
 
 
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"upper_bounds": {1: b"\0"}}, "upper-bounds: the bound of column 1"),
+        ({"lower_bounds": {2: b"\xff"}}, "lower-bounds: the bound of column 2"),
+        ({"value_counts": {1: -1}}, "value-counts: -1"),
+        ({"partition": (99,)}, "partition[0]: partition field 'b'"),
+    ],
+)
+async def test_a_manifest_with_values_that_no_row_has_is_refused(
+    changes: dict[str, Any], said: str, version: int
+) -> None:
+    bench = Workbench()
+    buckets = [{"source-id": 1, "field-id": 1000, "name": "b", "transform": "bucket[4]"}]
+    async with bench.daemon():
+        table = await RealRows.create(bench, version=version, partition_spec={"spec-id": 0, "fields": buckets})
+        (entry,) = table.added(table.data(*ONE, partition=(1,)))
+        bad = msgspec.structs.replace(entry, data_file=msgspec.structs.replace(entry.data_file, **changes))
+        refused = await table.refused(table.append(manifests=(table.manifest([bad]),)))
+        await table.commit(table.append(manifests=(table.manifest([entry]),)))
+    assert (refused.rule, refused.hint) == ("invalid-manifest", "fix")
+    assert said in refused.message
+
+
 @pytest.mark.parametrize("stage", [False, True])
 async def test_a_manifest_of_v1_is_copied_so_that_its_files_are_of_the_snapshot_that_adds_them(stage: bool) -> None:
     bench = Workbench()
