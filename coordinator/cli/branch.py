@@ -99,8 +99,11 @@ def list_tags(reach: Reach, *, table: str) -> None:
 @_retention
 @operating
 def create_branch(reach: Reach, *, table: str, name: str, at: str, **kept: Any) -> Intent:
-    """Make a branch at a snapshot; the name must be free."""
-    return MAKE.create_branch(table, name, snapshot_id=snapshot_named(metadata_of(reach, table), at), **given(kept))
+    """Make a branch at a snapshot; the name must be free. On a table without snapshots it starts empty."""
+    metadata = metadata_of(reach, table)
+    is_empty = at == MAIN_BRANCH and metadata.ref(MAIN_BRANCH) is None
+    snapshot_id = None if is_empty else snapshot_named(metadata, at)
+    return MAKE.create_branch(table, name, snapshot_id=snapshot_id, **given(kept))
 
 
 @tag.command("create", epilog="Example: firn tag create db.events eoy-2026 --at main")

@@ -28,9 +28,13 @@ class RefOperations(Submitting[Submitted_co]):
     """Every operation on branches, tags and their snapshots."""
 
     def create_branch(
-        self, table: str, name: str, *, snapshot_id: int, **options: Unpack[RetentionOptions]
+        self, table: str, name: str, *, snapshot_id: int | None = None, **options: Unpack[RetentionOptions]
     ) -> Submitted_co:
-        """Make a branch at a snapshot; the name must be free."""
+        """Make a branch at a snapshot; the name must be free.
+
+        Without `snapshot_id`, the branch starts where main is when its turn comes; on an empty main, with an empty
+        snapshot.
+        """
         return self.submit(CreateBranch(table=table, ref_name=name, snapshot_id=snapshot_id, **members_of(options)))
 
     def create_tag(

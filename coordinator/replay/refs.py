@@ -22,15 +22,54 @@ from firn.model.snapshot import MAIN_BRANCH, SnapshotRef
 
 
 def create_branch(working: Working, intent: CreateBranch) -> Applied:
-    """Make a branch at a snapshot that exists."""
+    """Make a branch at a snapshot that exists; where none is named and main has none, at a new, empty one."""
+    metadata = working.require(table_uuid=intent.table_uuid)
+    snapshot_id = intent.snapshot_id
+    if snapshot_id is None:
+        require_free(metadata, intent.ref_name)
+        main = metadata.ref(MAIN_BRANCH)
+        if main is None:
+            return _start_empty(working, intent)
+        snapshot_id = main.snapshot_id
     ref = SnapshotRef(
-        snapshot_id=intent.snapshot_id,
+        snapshot_id=snapshot_id,
         type="branch",
         min_snapshots_to_keep=intent.min_snapshots_to_keep,
         max_snapshot_age_ms=intent.max_snapshot_age_ms,
         max_ref_age_ms=intent.max_ref_age_ms,
     )
     return _create(working, intent, ref)
+
+
+def _start_empty(working: Working, intent: CreateBranch) -> Applied:
+    """Make a branch whose first snapshot has no files, as Iceberg's Java library does on an empty table."""
+    if intent.ref_name == MAIN_BRANCH and intent.max_ref_age_ms is not None:
+        rules.INVALID_REF.refuse("main never expires: max-ref-age-ms is for other branches")
+    snapshot_id, sequence_number = working.snapshot_id_for(intent.intent_id), working.next_sequence_number
+    working.start_branch(intent.ref_name)
+    working.commit(
+        branch=intent.ref_name,
+        snapshot_id=snapshot_id,
+        operation="append",
+        manifests=(),
+        added=(),
+        removed=(),
+        intents=((intent.intent_id, intent.writer),),
+        properties=intent.summary,
+    )
+    metadata = working.metadata
+    assert metadata is not None
+    kept = refs.set_retention(
+        metadata,
+        intent.ref_name,
+        now_ms=working.attempt.now_ms,
+        min_snapshots_to_keep=intent.min_snapshots_to_keep,
+        max_snapshot_age_ms=intent.max_snapshot_age_ms,
+        max_ref_age_ms=intent.max_ref_age_ms,
+    )
+    if kept is not metadata:
+        working.change_metadata(kept)
+    return Applied(snapshot_id=snapshot_id, sequence_number=sequence_number)
 
 
 def create_tag(working: Working, intent: CreateTag) -> Applied:

@@ -158,6 +158,16 @@ class Working:
         if drafted is not None:
             self.heads[branch] = drafted
             return drafted
+        return self._stored_head(branch, snapshot_id)
+
+    def start_branch(self, branch: str) -> None:
+        """Let the next snapshot that is committed to `branch`, which does not exist yet, be its first one."""
+        assert self.metadata is not None
+        assert branch not in self.metadata.refs
+        self._stored_head(branch, None)
+
+    def _stored_head(self, branch: str, snapshot_id: int | None) -> Head:
+        assert self.metadata is not None
         base = self._base_heads.get(snapshot_id)
         if base is None:
             base = self.reader.head(self.metadata, snapshot_id, known=tuple(self._base_heads.values()))

@@ -13,10 +13,14 @@ SnapshotCount = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
 
 
 class CreateBranch(Operation, frozen=True, kw_only=True, tag="create-branch"):
-    """Make a branch at a snapshot of the table; the name must be free. Ages are milliseconds."""
+    """Make a branch at a snapshot of the table; the name must be free. Ages are milliseconds.
+
+    Without a snapshot, the branch starts where main is when its turn comes, and with an empty snapshot where main has
+    none.
+    """
 
     ref_name: Name
-    snapshot_id: SnapshotId
+    snapshot_id: SnapshotId | None = None
     min_snapshots_to_keep: SnapshotCount | None = None
     max_snapshot_age_ms: Positive | None = None
     max_ref_age_ms: Positive | None = None

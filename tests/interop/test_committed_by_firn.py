@@ -18,13 +18,14 @@ from pyspark.sql import SparkSession
 
 from firn.coordinator.client import TableView, data_files_from_parquet
 from firn.coordinator.fsck.run import check_table
-from firn.model.intent import Append, DeleteFiles, RegisterTable
+from firn.model.intent import Append, CreateTable, DeleteFiles, RegisterTable
+from firn.model.operations.refs import CreateBranch, FastForward
 from firn.model.outcome import Committed
 from firn.storage.file_stores import open_files
 from firn.storage.file_system_tables import FileSystemTables
 from firn.storage.parquet_schema import arrow_schema
 from firn.storage.pointers import Pointers
-from tests.unit.coordinator.workbench import Workbench, new_id
+from tests.unit.coordinator.workbench import SCHEMA, Workbench, new_id
 
 FILES = open_files({"file": {}})
 
@@ -33,14 +34,18 @@ def make_bench(warehouse: Path) -> Workbench:
     return Workbench(files=FILES, warehouse=str(warehouse))
 
 
-async def append_rows(bench: Workbench, table: str, metadata_location: str, rows: pa.Table) -> tuple[Committed, str]:
+async def append_rows(
+    bench: Workbench, table: str, metadata_location: str, rows: pa.Table, branch: str = "main"
+) -> tuple[Committed, str]:
     """Write rows to a file of the table and commit it through firn; the outcome, and where the file is."""
     view = TableView.from_metadata(metadata_location, FILES, name=table)
     path = Path(view.location, "data", f"firn-{uuid.uuid4().hex}.parquet")
     path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(pa.table(rows.to_pydict(), schema=arrow_schema(view.schema)), path)
+    known = {field.name: [None] * len(rows) for field in arrow_schema(view.schema)} | rows.to_pydict()
+    pq.write_table(pa.table(known, schema=arrow_schema(view.schema)), path)
     files = tuple(data_files_from_parquet([str(path)], view))
-    return await bench.commit(Append(intent_id=new_id(), table=table, data_files=files)), files[0].file_path
+    intent = Append(intent_id=new_id(), table=table, branch=branch, data_files=files)
+    return await bench.commit(intent), files[0].file_path
 
 
 async def clean(bench: Workbench, table: str) -> bool:
@@ -107,3 +112,30 @@ async def test_firn_commits_to_a_table_that_pyiceberg_made(tmp_path: Path, versi
         assert sorted(found.column("id").to_pylist()) == [1, 2, 3, 4, 5, 6]
         assert await clean(bench, "db.t")
     catalog.close()
+
+
+def ids_at(metadata_location: str | None, ref: str) -> list[int]:
+    """Return the ids that PyIceberg reads from a branch."""
+    assert metadata_location is not None
+    table = StaticTable.from_metadata(metadata_location)
+    snapshot = table.snapshot_by_name(ref)
+    scan = table.scan(snapshot_id=None if snapshot is None else snapshot.snapshot_id)
+    return sorted(scan.to_arrow().column("id").to_pylist())
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+async def test_pyiceberg_reads_a_new_table_that_is_written_audited_and_published_by_branch(
+    tmp_path: Path, version: int
+) -> None:
+    bench = make_bench(tmp_path / "wh")
+    async with bench.daemon():
+        await bench.commit(CreateTable(intent_id=new_id(), table="db.t", schema=SCHEMA, format_version=version))
+        made = await bench.commit(CreateBranch(intent_id=new_id(), table="db.t", ref_name="audit"))
+        assert ids_at(made.metadata_location, "audit") == []
+        assert made.metadata_location is not None
+        written, _ = await append_rows(bench, "db.t", made.metadata_location, pa.table({"id": [1, 2, 3]}), "audit")
+        assert ids_at(written.metadata_location, "main") == []
+        assert ids_at(written.metadata_location, "audit") == [1, 2, 3]
+        published = await bench.commit(FastForward(intent_id=new_id(), table="db.t", to="audit"))
+        assert ids_at(published.metadata_location, "main") == [1, 2, 3]
+        assert await clean(bench, "db.t")

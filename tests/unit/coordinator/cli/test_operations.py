@@ -88,6 +88,21 @@ async def test_branches_and_tags() -> None:
         assert (missing.code, missing.err) == (1, "firn: there is no branch or tag 'v1' (there are: main)\n")
 
 
+async def test_a_new_table_is_written_audited_and_published_by_branch() -> None:
+    bench = Typed()
+    async with bench.daemon():
+        await bench.commit(create())
+        assert "would be committed" in (await bench.ok("branch", "create", TABLE, "audit", "--dry-run")).out
+        await bench.ok("branch", "create", TABLE, "audit")
+        await bench.commit(append("a", branch="audit"))
+        assert "audit" in (await bench.ok("branch", "list", TABLE)).out
+        assert await bench.live() == []
+        await bench.ok("branch", "fast-forward", TABLE, "--to", "audit")
+        assert await bench.live() == ["a"]
+        missing = await bench.firn("tag", "create", "db.events", "v1", "--at", "none")
+        assert (missing.code, "there is no branch or tag 'none'" in missing.err) == (1, True)
+
+
 async def test_snapshots_are_rolled_back_picked_published_and_expired() -> None:
     bench = Typed()
     async with bench.daemon():
