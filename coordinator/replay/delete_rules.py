@@ -6,9 +6,12 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NoReturn
 
+import msgspec
+
 from firn.coordinator.replay import rules
 from firn.coordinator.replay.files_rules import bind_file, require_allowed
 from firn.coordinator.replay.live_deletes import DeleteKey, LiveDeletes, delete_key, named_key
+from firn.coordinator.replay.window import deletes_remover_of
 from firn.coordinator.replay.working import Working
 from firn.model.amounts import agreeing, plural
 from firn.model.datafile import DataFile
@@ -109,19 +112,28 @@ def require_deletes_not_live(index: LiveDeletes, files: Iterable[DataFile]) -> N
 
 
 def require_deletes_live(
-    index: LiveDeletes, named: Iterable[DeleteFileRef], *, superseded: Collection[DeleteKey] = (), base: int | None
+    working: Working,
+    branch: str,
+    named: Iterable[DeleteFileRef],
+    *,
+    superseded: Collection[DeleteKey] = (),
+    base: int | None,
 ) -> set[DeleteKey]:
     """The named delete files; refuses when one is not live, unless it is among `superseded`.
 
     Prevents: a rewrite of deletes that takes deletes back which somebody added to them meanwhile.
     """
-    keys = {named_key(file): file.file_path for file in named}
-    missing = sorted(path for key, path in keys.items() if key not in index and key not in superseded)
+    index, keys = working.deletes(branch), {named_key(file): file.file_path for file in named}
+    missing = {key: path for key, path in keys.items() if key not in index and key not in superseded}
     if missing:
+        winner = deletes_remover_of(working, branch, missing, since=base)
+        by = "" if winner is None else f"; snapshot {winner.snapshot_id} ({winner.operation}) removed it"
+        paths = sorted(missing.values())
         rules.MISSING_FILE.refuse(
-            f"{len(missing):,} of {plural(len(keys), 'delete file')} {agreeing(len(missing))} not live any more, first "
-            f"{missing[0]}",
-            files=missing,
+            f"{len(missing):,} of {plural(len(keys), 'delete file')} {agreeing(len(missing))} not live on {branch!r} "
+            f"any more, first {paths[0]}{by}",
+            files=paths,
+            winner=winner,
             base=base,
         )
     return {key for key in keys if key in index}
@@ -163,6 +175,16 @@ def may_apply(delete: DataFile, data: DataFile) -> bool:
     if path is not None:
         return path == data.file_path
     return partition_key(delete.spec_id, delete.partition) == partition_key(data.spec_id, data.partition)
+
+
+def stands_for(added: DataFile, removed: DataFile) -> bool:
+    """Return whether added deletes can have the rows of position deletes that are removed (scope only)."""
+    if added.content != "position-deletes":
+        return False
+    path = referenced_data_file(removed)
+    if path is None:
+        return partition_key(added.spec_id, added.partition) == partition_key(removed.spec_id, removed.partition)
+    return may_apply(added, msgspec.structs.replace(removed, file_path=path))
 
 
 def is_for(delete: DataFile, data: DataFile, specs: Mapping[int, PartitionSpec]) -> bool:

@@ -9,7 +9,7 @@ import msgspec
 
 from firn.coordinator.replay import rules
 from firn.coordinator.replay.conflicts import WindowDeletes, refuse_new_deletes
-from firn.coordinator.replay.delete_rules import delete_scope, may_apply
+from firn.coordinator.replay.delete_rules import delete_scope, stands_for
 from firn.coordinator.replay.deleted_positions import DeletedPositions
 from firn.coordinator.replay.draft import ManifestRef
 from firn.coordinator.replay.live_deletes import DeleteKey, LiveDelete, delete_key
@@ -37,12 +37,12 @@ def require_no_lost_deletes(
     """
     index, specs = working.deletes(branch), _specs(working)
     found = [live for key in removed if (live := index.get(key)) is not None]
-    gone, replacing = frozenset(removed_data), [file for file in added if file.content == "position-deletes"]
+    gone = frozenset(removed_data)
     for live in found:
         path = referenced_data_file(live.file)
         if path is None or path in gone or path not in working.head(branch).live:
             continue
-        if not any(may_apply(file, msgspec.structs.replace(live.file, file_path=path)) for file in replacing):
+        if not any(stands_for(file, live.file) for file in added):
             _refuse(live.file, path)
     wide = [live for live in found if referenced_data_file(live.file) is None and not _stands(live.file, added, specs)]
     for delete, path in _reached(working, branch, wide, gone, removed, positions):

@@ -49,7 +49,7 @@ def replace(working: Working, intent: Replace) -> Applied:
         intent,
         removed_data_files=as_stored(working, intent.branch, intent.removed_data_files, where="removed-data-files"),
     )
-    removed_deletes = require_deletes_live(index, intent.removed_delete_files, base=base)
+    removed_deletes = require_deletes_live(working, intent.branch, intent.removed_delete_files, base=base)
     require_not_live(head, added)
     require_deletes_not_live(index, added_deletes)
     rewritten = entries_of(working, intent.branch, intent.removed_data_files)

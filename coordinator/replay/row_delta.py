@@ -88,8 +88,10 @@ def row_delta(working: Working, intent: RowDelta) -> Applied:
     vectors = [file for file in deletes if file.is_deletion_vector]
     others = [file for file in deletes if not file.is_deletion_vector]
     plan = plan_vectors(working, intent, vectors, positions=positions)
-    superseded = superseded_deletes(working, intent, {path for file in deletes if (path := referenced_data_file(file))})
-    removed = require_deletes_live(index, intent.removed_delete_files, superseded=superseded, base=base)
+    superseded = superseded_deletes(working, intent, deletes)
+    removed = require_deletes_live(
+        working, intent.branch, intent.removed_delete_files, superseded=superseded, base=base
+    )
     require_no_lost_deletes(
         working, intent.branch, removed, added=deletes, removed_data=intent.removed_data_files, positions=positions
     )

@@ -6,18 +6,18 @@ decided before (`firn.coordinator.replay.row_conflicts`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
 
+from firn.coordinator.replay.delete_rules import stands_for
 from firn.coordinator.replay.deleted_positions import NOTHING, DeletedPositions
 from firn.coordinator.replay.files_rules import WRITE_DATA_PATH
 from firn.coordinator.replay.live_deletes import DeleteKey, delete_key, named_key
 from firn.coordinator.replay.row_conflicts import position_deletes_at
 from firn.coordinator.replay.working import Working
 from firn.model.datafile import DataFile
-from firn.model.delete_index import referenced_data_file
 from firn.model.deletion_vector import DeletionVector
 from firn.model.intent import RowDelta
 from firn.storage.locations import canonical
@@ -71,11 +71,11 @@ def plan_vectors(
     return VectorPlan(kept=tuple(kept), merged=tuple(merged), removed=frozenset(removed))
 
 
-def superseded_deletes(working: Working, intent: RowDelta, data_files: Collection[str | None]) -> frozenset[DeleteKey]:
-    """Deletes of these data files that the intent replaces, and that another writer has replaced meanwhile.
+def superseded_deletes(working: Working, intent: RowDelta, added: Sequence[DataFile]) -> frozenset[DeleteKey]:
+    """Return deletes that the intent replaces by some of `added`, and that another writer has replaced meanwhile.
 
     They are not missing: vectors that came in their place are merged with the intent's, position delete files that did
-    stay beside the intent's own.
+    stay beside the intent's own. A row that both files delete is deleted once.
     """
     index = working.deletes(intent.branch)
     named = set(map(named_key, intent.removed_delete_files))
@@ -85,7 +85,7 @@ def superseded_deletes(working: Working, intent: RowDelta, data_files: Collectio
     return frozenset(
         key
         for file in position_deletes_at(working, base)
-        if (key := delete_key(file)) in named and referenced_data_file(file) in data_files
+        if (key := delete_key(file)) in named and any(stands_for(one, file) for one in added)
     )
 
 

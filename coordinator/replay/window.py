@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Final
 
 from firn.coordinator.replay import rules
 from firn.coordinator.replay.draft import ManifestRef
+from firn.coordinator.replay.live_deletes import DeleteKey, delete_key
 from firn.coordinator.replay.working import Working
+from firn.model.datafile import DataFile
 from firn.model.manifest import ManifestContent, ManifestEntry, ManifestFile, Status
 from firn.model.snapshot import Snapshot
 from firn.storage.locations import canonical
@@ -133,15 +135,34 @@ def added_deletes(working: Working, since: Sequence[Snapshot]) -> Iterator[tuple
 
 
 def remover_of(working: Working, branch: str, locations: set[str], *, since: int | None) -> Snapshot | None:
-    """The newest snapshot that removed one of the files, if it can be found between the head and `since`."""
-    looked_at, names = 0, set(map(canonical, locations))
+    """The newest snapshot that removed one of the data files, if it can be found between the head and `since`."""
+    names = set(map(canonical, locations))
+    return _remover_of(working, branch, "data", lambda file: canonical(file.file_path) in names, since=since)
+
+
+def deletes_remover_of(
+    working: Working, branch: str, keys: Collection[DeleteKey], *, since: int | None
+) -> Snapshot | None:
+    """Return what `remover_of` does, of delete files."""
+    return _remover_of(working, branch, "deletes", lambda file: delete_key(file) in keys, since=since)
+
+
+def _remover_of(
+    working: Working,
+    branch: str,
+    content: ManifestContent,
+    is_wanted: Callable[[DataFile], bool],
+    *,
+    since: int | None,
+) -> Snapshot | None:
+    looked_at = 0
     for snapshot in lineage(working, branch):
         if snapshot.snapshot_id == since or looked_at >= REMOVERS_READ_MAX:
             return None
         if snapshot.operation == "append":
             continue
         looked_at += 1
-        for entry in _entries(working, snapshot, content="data", status=Status.DELETED):
-            if canonical(entry.data_file.file_path) in names:
-                return snapshot
+        removed = _entries(working, snapshot, content=content, status=Status.DELETED)
+        if any(is_wanted(entry.data_file) for entry in removed):
+            return snapshot
     return None
