@@ -61,6 +61,17 @@ class PuffinMetadata(msgspec.Struct, frozen=True, kw_only=True):
     extra: dict[str, Any] = {}
 
 
+class StatisticsFile(msgspec.Struct, frozen=True, kw_only=True):
+    """What a statistics file shows of itself: its size and that of its footer in bytes, and its footer.
+
+    Partition statistics have no `puffin`, and their footer is not measured.
+    """
+
+    size: int
+    footer_size: int = 0
+    puffin: PuffinMetadata | None = None
+
+
 def puffin_metadata_from_json(obj: Any, *, where: str = "footer") -> PuffinMetadata:
     """Read a decoded footer payload; InvalidMetadata names the member that is missing or wrong."""
     members = as_object(obj, where=where)

@@ -12,9 +12,8 @@ from firn.model.errors import CorruptFile, InvalidInput, NotFound
 from firn.model.json_members import LONG_MAX
 from firn.model.metadata import TableMetadata
 from firn.model.metadata_counters import shown_counters
-from firn.model.puffin import PuffinMetadata
 from firn.storage.files import FileStore
-from firn.storage.puffin import FOOTER_TAIL_BYTES, MAGIC, footer_range, read_footer
+from firn.storage.statistics_files import read_puffin_footer
 
 STATISTICS_PATH: Final = "statistics-path"
 
@@ -96,7 +95,7 @@ def puffin_files(
 
     def look(path: str) -> Finding | None:
         try:
-            found = _footer(files, path, size=present[path])
+            found, _ = read_puffin_footer(files, path, present[path])
         except (CorruptFile, InvalidInput, NotFound) as error:
             return _wrong(path, f"is no Puffin file: {error}")
         ranges = {(blob.offset, blob.length) for blob in found.blobs}
@@ -108,15 +107,6 @@ def puffin_files(
 
     with ThreadPoolExecutor(READS_AT_ONCE) as pool:
         yield from (finding for finding in pool.map(look, present) if finding is not None)
-
-
-def _footer(files: FileStore, path: str, *, size: int) -> PuffinMetadata:
-    length = min(size, FOOTER_TAIL_BYTES)
-    tail = files.read_range(path, offset=size - length, length=length)
-    start, footer_bytes = footer_range(tail, file_size=size, location=path)
-    if files.read_range(path, offset=0, length=len(MAGIC)) != MAGIC:
-        raise CorruptFile(path, f"it does not begin with {MAGIC.hex()}")
-    return read_footer(files.read_range(path, offset=start, length=footer_bytes), file_size=size, location=path)
 
 
 def _wrong(where: str, message: str) -> Finding:

@@ -10,6 +10,7 @@ from firn.model.datafile import DataFile
 from firn.model.deletion_vector import DeletionVector
 from firn.model.manifest import ManifestEntry, ManifestFile
 from firn.model.metadata import TableMetadata
+from firn.model.puffin import StatisticsFile
 from firn.model.snapshot import Snapshot
 from firn.model.view import ViewMetadata
 from firn.storage.manifest_pieces import Piece
@@ -50,3 +51,6 @@ class TableReader(Protocol):
 
     def position_deletes(self, file: DataFile) -> Mapping[str, DeletionVector]:
         """The positions in a position delete file of at most as many bytes, by data file."""
+
+    def statistics_file(self, location: str, *, partition: bool) -> StatisticsFile:
+        """Size and footer of a statistics file, or of one of partition statistics; CorruptFile for another kind."""

@@ -209,6 +209,9 @@ FORMAT_DOWNGRADE: Final = _rule(
 
 # Files.
 NOT_A_DATA_FILE: Final = _rule("not-a-data-file", "fix", "A delete file is read as rows.")
+NOT_A_STATISTICS_FILE: Final = _rule(
+    "not-a-statistics-file", "fix", "A live file is taken for statistics, or planners read statistics that are none."
+)
 UNKNOWN_SPEC: Final = _rule("unknown-spec", "replan", "A partition tuple is read by another spec than it was made by.")
 INVALID_PARTITION: Final = _rule("invalid-partition", "fix", "A file is pruned from the very scans it belongs to.")
 DUPLICATE_FILE: Final = _rule("duplicate-file", "fix", "The same rows are counted twice.")

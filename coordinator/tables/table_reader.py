@@ -27,6 +27,7 @@ from firn.model.manifest import ManifestEntry, ManifestFile
 from firn.model.manifest_inheritance import inherit
 from firn.model.manifest_summary import ManifestCounts, count_entries
 from firn.model.metadata import TableMetadata
+from firn.model.puffin import StatisticsFile
 from firn.model.snapshot import Snapshot
 from firn.model.view import ViewMetadata
 from firn.model.view_json import VIEW_METADATA_BYTES_MAX
@@ -42,6 +43,7 @@ from firn.storage.merged_manifests import Source
 from firn.storage.metadata_files import decode_metadata
 from firn.storage.packed_entries import PackedEntries, unpack
 from firn.storage.path_walkers import listed_paths
+from firn.storage.statistics_files import read_statistics_file
 from firn.storage.view_files import decode_view
 
 ENCRYPTION_KEY: Final = "encryption.key-id"
@@ -183,6 +185,10 @@ class TableReader:
             data, file_format=file.file_format, location=file.file_path
         )
         return vectors
+
+    def statistics_file(self, location: str, *, partition: bool) -> StatisticsFile:
+        """Return what a statistics file shows of itself; raises as `firn.storage.statistics_files`. Not cached."""
+        return read_statistics_file(self._files, location, partition=partition)
 
     def _require_readable(self, file: DataFile, size: int) -> None:
         limit = self._limits.deletion_vector_bytes_max

@@ -14,6 +14,7 @@ import pytest
 from firn.coordinator.cli.main import firn
 from firn.model.intent import OPERATIONS
 from firn.storage.file_stores import open_files
+from tests.strategies.statistics_files import write_partition_statistics, write_statistics
 from tests.unit.coordinator.cli.cli_bench import CliBench, Said
 from tests.unit.coordinator.workbench import TABLE, append, create
 
@@ -189,13 +190,11 @@ async def test_properties_location_format_and_statistics() -> None:
         await bench.ok("table", "upgrade-format", TABLE, "3")
         assert "format-downgrade" in await bench.no("table", "upgrade-format", TABLE, "2")
         await bench.ok("table", "set-location", TABLE, "memory://wh/elsewhere/events")
-        statistics: dict[str, object] = {
-            "snapshot-id": snapshot, "statistics-path": "memory://wh/elsewhere/events/metadata/s.puffin",
-            "file-size-in-bytes": 10, "file-footer-size-in-bytes": 5, "blob-metadata": [],
-        }  # fmt: skip
+        assert snapshot is not None
+        folder = "memory://wh/elsewhere/events/metadata"
+        statistics = write_statistics(bench.files, f"{folder}/s.puffin", snapshot)
         await bench.ok("statistics", "set", TABLE, json.dumps(statistics))
-        path = "memory://wh/elsewhere/events/metadata/p.parquet"
-        partition = {"snapshot-id": snapshot, "statistics-path": path, "file-size-in-bytes": 10}
+        partition = write_partition_statistics(bench.files, f"{folder}/p.parquet", snapshot)
         await bench.ok("statistics", "set", TABLE, json.dumps(partition), "--partition")
         assert "p.parquet" in (await bench.ok("statistics", "list", TABLE)).out
         await bench.ok("statistics", "remove", TABLE, "main")
