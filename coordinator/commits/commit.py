@@ -58,8 +58,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     placement: Placement
     limits: Limits
     written: dict[str, ManifestFile]
-    waiting: tuple[Hold, ...] = ()
-    """What work that waits behind the batch needs, where the batch has to be considerate of it (an expiry)."""
+    waiting: tuple[Hold, ...] | None = ()
+    """What work that waits behind the batch needs, where the batch takes history; None: not known, so it takes none."""
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -135,9 +135,9 @@ def prepare(
     `now` is the monotonic clock, for latencies. Raises what reading the table raises: nothing is decided then.
     """
     working = working_on(state, reader=reader, attempt=attempt, placement=plan.placement, limits=plan.limits)
-    working.waiting = plan.waiting
+    working.waiting = plan.waiting or ()
     decisions = decide(working, plan.pendings)
-    if is_due(state.metadata):
+    if plan.waiting is not None and is_due(state.metadata):
         limit_history(working)
     moved = move(state, working)
     outcomes = tuple(

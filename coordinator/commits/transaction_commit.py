@@ -58,7 +58,8 @@ def prepare_transaction(
     drafts = Drafts(tables, places)
     decision = replay_transaction(drafts, transaction, others.seen)
     if isinstance(decision, Applied):
-        _limit_histories(drafts.tables, {state.table: plan.waiting, **others.waiting})
+        own = {} if plan.waiting is None else {state.table: plan.waiting}
+        _limit_histories(drafts.tables, {**own, **others.waiting})
         parts, outcome = _parts(
             plan, drafts.tables, states, decision, retried=retried, lock_tokens=lock_tokens, now=now
         )

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import structlog
+
 from firn.coordinator.lanes.lane_queue import LaneQueue
 from firn.coordinator.lanes.workshop import Workshop
 from firn.coordinator.pending import Pending
 from firn.coordinator.replay.history_limit import is_due
 from firn.coordinator.replay.holds import Hold, holds_of
 from firn.coordinator.tables.table_state import TableState
+from firn.model.errors import FirnError
 from firn.model.operations.upkeep import ExpireSnapshots
 
 
@@ -20,12 +23,24 @@ class WorkBehind:
         self._table = table
         self._shop = shop
         self._queue = queue
+        self._log = structlog.get_logger()
 
-    async def needs(self, batch: Sequence[Pending], state: TableState) -> tuple[Hold, ...]:
-        """What it needs of the lane's own table; nothing is looked at where the batch takes no history from it."""
-        if not is_due(state.metadata) and not any(isinstance(p.decoded.intent, ExpireSnapshots) for p in batch):
+    async def needs(self, batch: Sequence[Pending], state: TableState) -> tuple[Hold, ...] | None:
+        """Return what it needs of the lane's own table; nothing is read where the batch takes no history from it.
+
+        None: it could not be read, and the batch does not depend on it, but must not take history. Raises as reading
+        the streams does where an intent of the batch asks for an expiry.
+        """
+        is_asked_for = any(isinstance(p.decoded.intent, ExpireSnapshots) for p in batch)
+        if not is_asked_for and not is_due(state.metadata):
             return ()
-        in_streams = await self._shop.waiting(self._table, None)
+        try:
+            in_streams = await self._shop.waiting(self._table, None)
+        except FirnError as error:
+            if is_asked_for:
+                raise
+            self._log_skipped(self._table, error)
+            return None
         # The queue is looked at last: what came into the lane meanwhile was not looked for in the streams.
         return (*(hold for intent in self._queue.intents for hold in holds_of(intent)), *in_streams)
 
@@ -34,9 +49,19 @@ class WorkBehind:
     ) -> dict[str, tuple[Hold, ...]]:
         """What is needed of each of the other tables of a transaction whose history is due to be cut back.
 
-        Their own lanes are not asked, which may be in other daemons: whatever waits anywhere stands in a stream until
-        its outcome has been told. So what has just been decided may keep a snapshot until the next cut.
+        Tables for which it could not be read are left out. Their own lanes are not asked, which may be in other
+        daemons: whatever waits anywhere stands in a stream until its outcome has been told. So what has just been
+        decided may keep a snapshot until the next cut.
         """
         besides = frozenset((pending.entry.shard, pending.entry.entry_id) for pending in batch)
         due = [table for table, state in states.items() if is_due(state.metadata)]
-        return {table: await self._shop.waiting(table, besides) for table in due}
+        found: dict[str, tuple[Hold, ...]] = {}
+        for table in due:
+            try:
+                found[table] = await self._shop.waiting(table, besides)
+            except FirnError as error:
+                self._log_skipped(table, error)
+        return found
+
+    def _log_skipped(self, table: str, error: FirnError) -> None:
+        self._log.warning("expiry on commit skipped", table=table, reason=str(error))

@@ -101,10 +101,11 @@ def limit_history(working: Working) -> None:
             },
             refs_in_use=dict.fromkeys(metadata.refs, "not for a commit to remove"),
         )
+        limited = metadata if expiry.is_empty else apply_expiry(metadata, expiry, now_ms=now_ms)
     except FirnError:
         return  # what another writer stored cannot be used: an expiry that is asked for reports it, a commit goes on
-    if not expiry.is_empty:
-        working.change_metadata(apply_expiry(metadata, expiry, now_ms=now_ms))
+    if limited is not metadata:
+        working.change_metadata(limited)
 
 
 def _behind_all(metadata: TableMetadata) -> int:

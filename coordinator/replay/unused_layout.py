@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 
 from firn.coordinator.replay.working import Working
+from firn.model.errors import FirnError
 from firn.model.metadata import TableMetadata
 from firn.model.metadata_layout import remove_schemas, remove_specs
 
@@ -36,6 +37,14 @@ def clean_layout(working: Working, metadata: TableMetadata, *, now_ms: int) -> C
         return CleanedLayout(metadata, kept="intents wait, which may have been planned on them")
     if len(metadata.snapshots) > SNAPSHOTS_LOOKED_AT_MAX:
         return CleanedLayout(metadata, kept=f"the table has more than {SNAPSHOTS_LOOKED_AT_MAX} snapshots")
+    try:
+        return _without_unused(working, metadata, now_ms=now_ms)
+    except FirnError as error:  # the snapshots that were asked for expire all the same
+        return CleanedLayout(metadata, kept=f"which of them are in use cannot be determined: {error}")
+
+
+def _without_unused(working: Working, metadata: TableMetadata, *, now_ms: int) -> CleanedLayout:
+    """Raises what reading the manifest lists raises, and what metadata of other writers may raise."""
     specs, has_deletes = _specs_in_use(working, metadata)
     specs.add(max(spec.spec_id for spec in metadata.partition_specs))
     unused_specs = [spec.spec_id for spec in metadata.partition_specs if spec.spec_id not in specs]

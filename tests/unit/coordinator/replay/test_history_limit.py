@@ -10,12 +10,14 @@ import msgspec
 import pytest
 
 from firn.coordinator.daemon import Daemon
+from firn.model.errors import Unavailable
 from firn.model.intent import DropTable, RegisterTable
 from firn.model.operations.refs import CreateTag
-from firn.model.operations.upkeep import UpdateProperties
+from firn.model.operations.upkeep import ExpireSnapshots, UpdateProperties
 from firn.model.outcome import Committed
 from firn.storage.metadata_files import encode_metadata
 from tests.unit.coordinator.replay.gathering import Gathering
+from tests.unit.coordinator.transactions.ledger import transaction
 from tests.unit.coordinator.workbench import TABLE, Workbench, append, create, delete, new_id
 
 COUNT = 70
@@ -149,3 +151,63 @@ async def test_what_other_writers_made_stays_unless_the_table_asks(properties: d
         left = {snapshot.snapshot_id for snapshot in (await bench.metadata()).snapshots}
     assert len(left) < COUNT + 5, "those of firn's own are cut back in any case"
     assert ({snapshot.snapshot_id for snapshot in others} <= left) is stay
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The streams, which tell what waits, cannot be read
+
+
+class Blind:
+    """The streams of a daemon while they give no answer about what waits; `asked` counts the questions."""
+
+    def __init__(self, daemon: Daemon, patch: pytest.MonkeyPatch) -> None:
+        self.asked = 0
+        patch.setattr(daemon._waiting, "holds", self.holds)
+
+    async def holds(self, *_: Any, **__: Any) -> Any:
+        self.asked += 1
+        raise Unavailable("Redis does not answer")
+
+
+@pytest.mark.parametrize("together", [False, True])
+async def test_a_commit_does_not_wait_for_an_expiry_that_cannot_be_planned(
+    monkeypatch: pytest.MonkeyPatch, *, together: bool
+) -> None:
+    bench = Workbench()
+    other = "db.other"
+    async with bench.daemon() as daemon:
+        for table in (TABLE, other):
+            await bench.commit(create(table, properties={"firn.snapshots-max": "10"}))
+        with monkeypatch.context() as patch:
+            blind = Blind(daemon, patch)
+            for number in range(COUNT // 2):
+                appends = [append(f"f{number}", table=table) for table in (TABLE, other)]
+                for intent in [transaction(*appends)] if together else appends:
+                    await bench.commit(intent)
+            assert blind.asked > 0
+            for table in (TABLE, other):
+                assert len((await bench.metadata(table)).snapshots) == COUNT // 2
+        for number in range(20):
+            await bench.commit(append(f"g{number}"))
+        assert len((await bench.metadata()).snapshots) <= 10 + 2 + 9
+
+
+async def test_an_expiry_that_is_asked_for_waits_until_it_is_known_what_others_need(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench = Workbench()
+    asked = ExpireSnapshots(intent_id=new_id(), table=TABLE, older_than_ms=2**62)
+    async with bench.daemon() as daemon:
+        await bench.commit(create())
+        for number in range(3):
+            await bench.commit(append(f"f{number}"))
+        with monkeypatch.context() as patch:
+            blind = Blind(daemon, patch)
+            await bench.send(asked)
+            async with asyncio.timeout(10):
+                while not blind.asked:  # noqa: ASYNC110 - nothing tells of it
+                    await asyncio.sleep(0.005)
+            assert await bench.streams.outcome(asked.intent_id) is None
+        outcome = await bench.outcome(asked, timeout_s=30)
+    assert isinstance(outcome, Committed)
+    assert outcome.details["removed-count"] == 2

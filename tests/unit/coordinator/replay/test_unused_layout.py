@@ -6,9 +6,12 @@ from typing import Any
 
 import pytest
 
+from firn.model.errors import Unavailable
 from firn.model.operations.layout import UpdateSchema, UpdateSpec
+from firn.model.operations.refs import CreateTag
 from firn.model.operations.upkeep import ExpireSnapshots
 from firn.model.outcome import Committed
+from firn.storage.memory_files import MemoryFiles
 from tests.unit.coordinator.replay.gathering import Gathering
 from tests.unit.coordinator.replay.real_rows import RealRows
 from tests.unit.coordinator.workbench import TABLE, Workbench, new_id
@@ -135,3 +138,40 @@ async def test_the_id_of_a_spec_or_schema_is_never_given_to_another() -> None:
     assert (planned.default_spec_id, planned.current_schema_id) == (1, 1)
     assert ids == (2, 2)
     assert (file.spec_id, file.partition) == (1, ("eu",))
+
+
+@pytest.mark.parametrize("damage", ["gone", "damaged", "not answering"])
+async def test_nothing_goes_where_a_manifest_list_cannot_be_read_and_snapshots_expire_all_the_same(
+    damage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Workbench()
+    async with bench.daemon():
+        table = await RealRows.create(bench)
+        first = await table.commit(table.append(table.data(*EU)))
+        kept = await table.commit(table.append(table.data((3, "us"))))
+        await bench.commit(CreateTag(intent_id=new_id(), table=TABLE, ref_name="keep", snapshot_id=kept))
+        await by_region(table)
+        await change(table, UpdateSchema, {"action": "add-column", "name": "note", "type": "string"})
+        await table.commit(table.append(table.data((4, "us"))))
+        before = await layout(table)
+        tagged = (await table.metadata()).snapshot_by_id(kept)
+    assert tagged is not None
+    assert tagged.manifest_list is not None
+    assert isinstance(bench.files, MemoryFiles)
+    read = bench.files.read
+    if damage != "not answering":
+        bench.files.delete(tagged.manifest_list)
+    if damage == "damaged":
+        bench.files.create(tagged.manifest_list, b"no list")
+
+    def answer(location: str, *, bytes_max: int) -> bytes:
+        if damage == "not answering" and location == tagged.manifest_list:
+            raise Unavailable(f"{location}: no answer")
+        return read(location, bytes_max=bytes_max)
+
+    monkeypatch.setattr(bench.files, "read", answer)
+    async with bench.daemon("b"):
+        expired = await bench.commit(expire())
+        assert await layout(table) == before
+    assert expired.details["removed"] == [first]
+    assert tagged.manifest_list in expired.details["specs-and-schemas-kept"]
