@@ -3,13 +3,14 @@
 Content goes first, then what names it, then old metadata files from the oldest on: whatever ends a removal in its
 middle leaves a table that is whole, and files that the next removal finds the same way.
 
-What called a file by what name does not matter: before any file goes it is compared with everything that the table
-names now, under any spelling, and with the journal.
+What called a file by what name does not matter: right before files go they are compared with everything that the table
+names by then, under any spelling, with the journal, and with the work under way. Files outside of the folders that are
+wholly the table's own stay.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -22,6 +23,7 @@ from firn.pipeline.reachable_files import ReachableFiles
 from firn.pipeline.unreachable_files import PORTION_FILES, UnreachableFiles, normal_or_none
 from firn.pipeline.upkeep import TableNow
 from firn.storage.files import FileStore
+from firn.storage.local_paths import LocalPaths
 
 SNAPSHOT_GRACE_MS: Final = 900_000
 """How long a snapshot's files stay after it was made; longer than a daemon remembers a merge of manifests."""
@@ -31,6 +33,9 @@ METADATA_GRACE_MS: Final = 3_600_000
 
 LISTED_MAX: Final = 1_000
 """Locations listed in a report."""
+
+Look = Callable[[], tuple[TableNow, frozenset[str]]]
+"""Returns the table as it is now, and the normalised locations that work under way names."""
 
 Progress = Callable[[str, int], None]
 """Told of every portion of files that is gone: what they are, and how many."""
@@ -61,8 +66,9 @@ class Removal(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
 class Removing:
     """The removal of what `now` has forgotten.
 
-    `spared` are normalised locations that stay because work under way names them. Raises what reading the table raises,
-    before anything is removed of what that reading was about.
+    `folders` are those that are wholly the table's own; files elsewhere stay. `look` is called again right before files
+    go: what was committed or submitted meanwhile stays, too. Raises what reading the table raises, before anything is
+    removed of what that reading was about.
     """
 
     def __init__(
@@ -71,7 +77,8 @@ class Removing:
         files: FileStore,
         *,
         limits: Limits,
-        spared: Collection[str] = (),
+        folders: Sequence[str],
+        look: Look,
         dry_run: bool = False,
         progress: Progress | None = None,
         portion_files: int = PORTION_FILES,
@@ -79,16 +86,16 @@ class Removing:
         self._now = now
         self._files = files
         self._limits = limits
-        self._spared = spared
+        self._folders = folders
+        self._look = look
         self._dry_run = dry_run
         self._progress = progress
         self._portion_files = portion_files
-        self._folders = tuple(f"{place}/" for place in now.places)
         self._removed: dict[str, int] = {}
         self._failed: list[tuple[str, str]] = []
         self._locations: list[str] = []
         self._under_way = self._elsewhere = 0
-        self._reachable: ReachableFiles | None = None
+        self._reachable = ReachableFiles(files, limits=limits)
 
     def run(self, now_ms: int) -> Removal:
         """Remove all of it. `now_ms` is Unix milliseconds."""
@@ -138,32 +145,41 @@ class Removing:
         """Remove files of one kind; nothing after a failure, or nothing would lead to what is left."""
         if self._failed:
             return
+        chosen = self._chosen(self._own(locations))
+        failed: list[tuple[str, str]] = []
         if self._dry_run:
-            chosen = list(self._chosen(locations))
             gone = len(chosen)
             self._locations += chosen[: LISTED_MAX - len(self._locations)]
         else:
-            gone, failed = delete_all(self._files, self._chosen(locations))
+            gone, failed = delete_all(self._files, chosen)
             self._failed += failed
         if gone:
             self._removed[what] = self._removed.get(what, 0) + gone
             if self._progress is not None:
                 self._progress(what, gone)
 
-    def _chosen(self, locations: Iterable[str]) -> Iterator[str]:
+    def _own(self, locations: Iterable[str]) -> dict[str, str]:
+        """Return those that are regular files in the table's own folders, by their normalised locations."""
+        paths, own = LocalPaths(), dict[str, str]()
         for location in locations:
             normal = normal_or_none(location)
-            if normal is None or not normal.startswith(self._folders):
+            folder = (
+                None if normal is None else next((one for one in self._folders if normal.startswith(f"{one}/")), None)
+            )
+            if normal is None or folder is None or paths.file_trouble(normal, root=folder) is not None:
                 self._elsewhere += 1
-            elif normal in self._spared:
-                self._under_way += 1
-            elif not self._is_named(normal):
-                yield location
+            else:
+                own[normal] = location
+        return own
 
-    def _is_named(self, normal: str) -> bool:
-        """Return whether the table names a file; what it names is read before the first file goes."""
-        if self._reachable is None:
-            reachable = ReachableFiles(self._files, limits=self._limits)
-            reachable.add(self._now)
-            self._reachable = reachable
-        return self._reachable.has(normal)
+    def _chosen(self, own: Mapping[str, str]) -> list[str]:
+        """Return those that neither work under way nor the table names when it is looked at once more."""
+        if not own:
+            return []
+        now, spared = self._look()
+        self._reachable.add(now)
+        under_way = spared & own.keys()
+        self._under_way += len(under_way)
+        return [
+            location for normal, location in own.items() if normal not in under_way and not self._reachable.has(normal)
+        ]

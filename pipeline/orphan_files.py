@@ -17,13 +17,14 @@ from firn.model.amounts import plural
 from firn.model.errors import InvalidInput
 from firn.model.table_properties import GC_ENABLED
 from firn.pipeline.forgotten_files import LISTED_MAX
+from firn.pipeline.own_folders import own_folders
 from firn.pipeline.parallel_files import delete_all
 from firn.pipeline.reachable_files import ReachableFiles, path_of
 from firn.pipeline.unreachable_files import normal_or_none
 from firn.pipeline.upkeep import TableNow, Upkeep
 from firn.pipeline.work_under_way import WorkUnderWay, work_under_way
 from firn.storage.files import FileInfo
-from firn.storage.journal import JOURNAL_FOLDER
+from firn.storage.journal import is_journal_file
 from firn.storage.locations import TEMPORARY_PREFIX
 
 HOUR_MS: Final = 3_600_000
@@ -77,7 +78,8 @@ def remove_orphans(
 
     `older_than_ms` under a day needs `force`, under an hour is refused. `progress` is told how many files were looked
     at and how many of them are orphans. Raises InvalidInput for what is refused, for a table whose files others may
-    share (``gc.enabled=false``) and for a `mismatch`; and what reading the table raises. Nothing is removed after that.
+    share (``gc.enabled=false``), for a folder that is not wholly the table's own (`firn.pipeline.own_folders`) and for
+    a `mismatch`; and what reading the table raises. Nothing is removed after that.
     """
     _check_age(older_than_ms, force=force)
     search = _Search(upkeep, table, dry_run=dry_run, mismatch=mismatch)
@@ -147,13 +149,11 @@ class _Search:
 
     def _old_and_unnamed(self, now: TableNow, before_ms: int) -> Iterator[FileInfo]:
         partition_names = {field.name for spec in now.metadata.partition_specs for field in spec.fields}
-        others = self._others_within(now)
-        for place in now.places:
-            journal = f"{place}/{JOURNAL_FOLDER}/"
+        for place in own_folders(self._upkeep, now).require(self._table):
             for file in self._upkeep.files.list(place):
                 self._listed += 1
                 normal = normal_or_none(file.location)
-                if normal is None or normal.startswith((journal, *others)):
+                if normal is None or is_journal_file(normal):
                     continue
                 if _is_hidden(normal[len(place) + 1 :], partition_names) or normal in self._reachable.names:
                     continue
@@ -161,13 +161,6 @@ class _Search:
                     self._young += 1
                 else:
                     yield file
-
-    def _others_within(self, now: TableNow) -> tuple[str, ...]:
-        """Folders of other tables inside this one's, which firn gives to none; other catalogs may have."""
-        own = now.pointer.table
-        others = (p for p in self._upkeep.tables() if p.table != own and p.uuid != now.pointer.uuid)
-        places = (normal_or_none(place) for p in others for place in (p.location, *p.also_at))
-        return tuple(f"{place}/" for place in places if place is not None)
 
     def _take(self, portion: list[FileInfo]) -> None:
         """Look once more, and remove what is still named by nobody."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from datetime import datetime
+from functools import partial
 
 import msgspec
 
@@ -19,7 +20,8 @@ from firn.model.operations.upkeep import ExpireSnapshots
 from firn.model.outcome import Committed
 from firn.model.table_properties import GC_ENABLED
 from firn.pipeline.forgotten_files import Progress, Removal, Removing
-from firn.pipeline.upkeep import Upkeep
+from firn.pipeline.own_folders import own_folders
+from firn.pipeline.upkeep import TableNow, Upkeep
 from firn.pipeline.work_under_way import work_under_way
 
 
@@ -76,10 +78,26 @@ def remove_unreachable(
     Metadata files that the table's log does not name any more go with them. Raises InvalidInput for a table whose files
     other tables may share (``gc.enabled=false``), and whatever reading the table raises, before anything is removed.
     """
-    # The queue first, then the table: what is committed in between is found in the table.
-    spared = work_under_way(upkeep, table).files
+    now, _ = _look(upkeep, table)
+    removing = Removing(
+        now,
+        upkeep.files,
+        limits=upkeep.limits,
+        folders=own_folders(upkeep, now).own,
+        look=partial(_look, upkeep, table),
+        dry_run=dry_run,
+        progress=progress,
+    )
+    return removing.run(round(time.time() * 1000) if now_ms is None else now_ms)
+
+
+def _look(upkeep: Upkeep, table: str) -> tuple[TableNow, frozenset[str]]:
+    """Return the table as it is now, and the files that work under way names.
+
+    The queue is looked at first: what is committed in between is found in the table.
+    """
+    under_way = work_under_way(upkeep, table).files
     now = upkeep.table(table)
     if not GC_ENABLED.of(now.metadata.properties):
         raise InvalidInput("is off: other tables may share its files", where=f"{table}: properties.{GC_ENABLED.name}")
-    removing = Removing(now, upkeep.files, limits=upkeep.limits, spared=spared, dry_run=dry_run, progress=progress)
-    return removing.run(round(time.time() * 1000) if now_ms is None else now_ms)
+    return now, under_way

@@ -49,13 +49,11 @@ class TableNow(msgspec.Struct, frozen=True, kw_only=True):
         return TableView(name=self.name, metadata_location=self.pointer.metadata_location, metadata=self.metadata)
 
     @property
-    def places(self) -> tuple[str, ...]:
-        """The folders that are the table's own, normalised, none inside another.
-
-        firn gives no two tables the same place; whatever else a property names may be somebody else's too.
-        """
-        found = {normalize(one) for one in (self.metadata.location, self.pointer.location, *self.pointer.also_at)}
-        return tuple(sorted(one for one in found if not any(one.startswith(f"{other}/") for other in found)))
+    def all_places(self) -> tuple[str, ...]:
+        """The folders in which the table says that it has files, normalised; they may be another's, too."""
+        return tuple(
+            sorted({normalize(one) for one in (self.metadata.location, self.pointer.location, *self.pointer.also_at)})
+        )
 
 
 class Upkeep:

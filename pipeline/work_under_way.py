@@ -14,7 +14,7 @@ from firn.model.errors import CorruptFile, InvalidInput, NotFound, Unavailable
 from firn.model.manifest import UNASSIGNED_SEQUENCE_NUMBER, ManifestFile
 from firn.pipeline.manifest_paths import files_named_by
 from firn.pipeline.upkeep import Upkeep
-from firn.storage.intent_streams import FIRST_ID, SHARDS_DEFAULT, IntentStreams, SharedSettings
+from firn.storage.intent_streams import FIRST_ID, IntentStreams, SharedSettings
 from firn.storage.locations import normalize
 
 PAGE: Final = 512
@@ -64,13 +64,18 @@ async def _collect_undecided(streams: IntentStreams, named: set[str], manifests:
 
 async def shards_of_streams(streams: IntentStreams) -> int:
     """How many intent streams there are, as the daemons say; the usual number when none has said."""
+    return (await shared_settings(streams)).shards
+
+
+async def shared_settings(streams: IntentStreams) -> SharedSettings:
+    """Return what the daemons have announced; the default where none has. Raises Unavailable."""
     told = await streams.settings()
     if told is None:
-        return SHARDS_DEFAULT
+        return SharedSettings()
     try:
-        return msgspec.json.decode(told, type=SharedSettings).shards
+        return msgspec.json.decode(told, type=SharedSettings)
     except msgspec.DecodeError as error:
-        raise Unavailable(f"what Redis says of the number of shards cannot be read: {error}") from error
+        raise Unavailable(f"the daemons' settings in Redis cannot be read: {error}") from error
 
 
 def _collect(payload: bytes, named: set[str], manifests: dict[str, ManifestFile]) -> None:

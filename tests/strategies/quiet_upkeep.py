@@ -6,12 +6,14 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar, cast
 
+import msgspec
+
 from firn.coordinator.client.sync_client import Client
 from firn.coordinator.outcomes.reservations import Board, Reservations
 from firn.model.intent import Intent, encode_intent
 from firn.pipeline.upkeep import TableNow, Upkeep
 from firn.storage.files import FileStore
-from firn.storage.intent_streams import IntentStreams
+from firn.storage.intent_streams import IntentStreams, SharedSettings
 from firn.storage.memory_streams import MemoryRedis
 from firn.storage.pointers import Pointer
 from tests.strategies.table_histories import History
@@ -44,6 +46,7 @@ class QuietUpkeep(Upkeep):
         )
         self.history = history
         self.others: tuple[Pointer, ...] = ()
+        self.announce(history.metadata.location.rpartition("/")[0])
         self.before_looking: Callable[[], None] = lambda: None
 
     def table(self, name: str) -> TableNow:
@@ -58,6 +61,10 @@ class QuietUpkeep(Upkeep):
             return await work(self.streams)
 
         return asyncio.run(run())
+
+    def announce(self, *allowed: str) -> None:
+        """Tell, as a daemon does, in which places tables may be."""
+        asyncio.run(self.streams.announce(msgspec.json.encode(SharedSettings(allowed=allowed))))
 
     def submit(self, intent: Intent) -> None:
         """Put an intent into the queue, where it waits."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import hypothesis.strategies as st
@@ -50,9 +50,22 @@ class Failing(MemoryFiles):
         self.inner.delete(location)
 
 
-def tidy(history: History, *, deletes_max: int = 10**9, portion_files: int = 100, **options) -> Removal:
+def removing(
+    history: History, *, files: FileStore | None = None, spared: Collection[str] = (), **options: Any
+) -> Removing:
+    return Removing(
+        history.now,
+        history.files if files is None else files,
+        limits=Limits(),
+        folders=[history.metadata.location],
+        look=lambda: (history.now, frozenset(spared)),
+        **options,
+    )
+
+
+def tidy(history: History, *, deletes_max: int = 10**9, portion_files: int = 100, **options: Any) -> Removal:
     store = Failing(history.files, deletes_max)
-    return Removing(history.now, store, limits=Limits(), portion_files=portion_files, **options).run(LATER_MS)
+    return removing(history, files=store, portion_files=portion_files, **options).run(LATER_MS)
 
 
 STEPS = st.lists(
@@ -106,7 +119,7 @@ def test_snapshots_that_came_and_went_between_two_versions_are_found_without_rea
     for _ in range(60):
         history.commit(history.file())
     store = Failing(history.files, 0)
-    removal = Removing(history.now, store, limits=Limits(), dry_run=True).run(LATER_MS)
+    removal = removing(history, files=store, dry_run=True).run(LATER_MS)
     assert removal.snapshots == 59
     # The chain of names is followed `LOG_MAX` versions at a time; beside that only a few are looked at.
     versions = [one for one in store.reads if one.endswith(".metadata.json")]
@@ -182,10 +195,8 @@ def test_old_metadata_stays_for_readers_that_have_just_begun_with_it():
     for _ in range(6):
         history.commit(history.file())
     newest_ms = history.metadata.last_updated_ms
-    removing = Removing(history.now, history.files, limits=Limits())
-    assert removing.run(newest_ms).removed == {}
-    again = Removing(history.now, history.files, limits=Limits())
-    assert again.run(newest_ms + METADATA_GRACE_MS + 1).removed == {"metadata files": 7 - 3}
+    assert removing(history).run(newest_ms).removed == {}
+    assert removing(history).run(newest_ms + METADATA_GRACE_MS + 1).removed == {"metadata files": 7 - 3}
 
 
 def test_statistics_files_go_with_their_snapshot():
@@ -279,8 +290,8 @@ def test_snapshots_that_were_made_minutes_ago_leave_their_files_to_the_next_remo
     history.commit(removed=history.live())
     history.expire([1])
     made_ms = next(one.timestamp_ms for one in past_of(history.metadata, history.files, limits=Limits()).snapshots)
-    assert Removing(history.now, history.files, limits=Limits()).run(made_ms + SNAPSHOT_GRACE_MS).count == 0
-    later = Removing(history.now, history.files, limits=Limits()).run(made_ms + SNAPSHOT_GRACE_MS + 1)
+    assert removing(history).run(made_ms + SNAPSHOT_GRACE_MS).count == 0
+    later = removing(history).run(made_ms + SNAPSHOT_GRACE_MS + 1)
     assert later.removed == {"content files": 1, "manifests": 1, "manifest lists": 1}
 
 

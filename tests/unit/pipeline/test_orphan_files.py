@@ -18,7 +18,6 @@ from firn.model.partitioning import UNPARTITIONED
 from firn.model.reservation import Reservation, Scope
 from firn.pipeline.orphan_files import HOUR_MS, OLDER_THAN_MS, Orphans, remove_orphans
 from firn.storage.manifests import encode_manifest
-from firn.storage.pointers import Pointer
 from tests.strategies.quiet_upkeep import QuietUpkeep
 from tests.strategies.small_tables import START_MS
 from tests.strategies.table_histories import SCHEMA, History
@@ -139,15 +138,6 @@ def test_files_that_the_table_names_under_another_scheme_or_bucket_are_not_taken
     assert file.file_path in history.stored()
     assert old_orphans(upkeep, mismatch="remove").locations == (file.file_path,)
     assert file.file_path not in history.stored()
-
-
-def test_another_tables_folder_inside_this_ones_is_left_alone():
-    history = History()
-    inner = "memory://wh/t/inner"
-    history.files.create(f"{inner}/data/a.parquet", b"x")
-    upkeep = QuietUpkeep(history)
-    upkeep.others = (Pointer(table="db.inner", uuid=str(uuid.uuid4()), location=inner, metadata_location=f"{inner}/m"),)
-    assert old_orphans(upkeep).count == 0
 
 
 def test_a_table_that_cannot_be_read_whole_loses_nothing():
