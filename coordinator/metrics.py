@@ -16,6 +16,7 @@ from prometheus_client.registry import Collector
 
 from firn.coordinator.durations import DurationHistogram
 from firn.model.trouble import Trouble
+from firn.storage.journal import is_journal_file
 from firn.storage.sessions import SessionState
 from firn.storage.wire_files import IS_COMPILED
 
@@ -283,7 +284,7 @@ def kind_of(location: str) -> Kind:
     name = location.rpartition("/")[2]
     if name.endswith((".metadata.json", ".metadata.json.gz")):
         return "metadata"
-    if "/journal/" in location:
+    if is_journal_file(location):
         return "journal"
     if name.startswith("snap-"):
         return "manifest-list"

@@ -14,9 +14,12 @@ import msgspec
 from firn.model.errors import CorruptFile, InvalidInput, NotFound
 from firn.model.pause import Pause
 from firn.storage.files import FileStore
-from firn.storage.journal import JOURNAL_FOLDER
+from firn.storage.journal import JOURNAL_FOLDER, JOURNAL_FOLDERS
 
 NOTES_FOLDER: Final = f"{JOURNAL_FOLDER}/paused"
+NOTES_FOLDERS: Final = tuple(f"{folder}/paused" for folder in JOURNAL_FOLDERS)
+"""Earlier versions of firn wrote notes into the old folder."""
+
 NOTE_BYTES_MAX: Final = 65_536
 
 
@@ -55,5 +58,6 @@ class PauseNotes:
         return None
 
     def _names(self, location: str) -> list[str]:
-        listed = self._files.list(f"{location}/{NOTES_FOLDER}")
-        return sorted(one.location for one in listed if one.location.endswith(".json"))
+        """Return the notes of both folders, oldest first: their file names begin with the time."""
+        listed = (one.location for folder in NOTES_FOLDERS for one in self._files.list(f"{location}/{folder}"))
+        return sorted((one for one in listed if one.endswith(".json")), key=lambda one: one.rpartition("/")[2])

@@ -20,6 +20,7 @@ from firn.model.amounts import plural
 from firn.model.errors import AlreadyExists, CorruptFile, FirnError, InvalidInput, Misconfigured, NotFound, Unavailable
 from firn.model.event import Event
 from firn.storage.intent_streams import TablePlace
+from firn.storage.journal import segment_key
 from firn.storage.membership import Membership
 from firn.storage.metadata_files import version_of
 from firn.storage.pauses import Pauses
@@ -58,7 +59,7 @@ def recover(reach: Reach, *, yes: bool, missing_only: bool, locations: tuple[str
     places = (*dict.fromkeys((*reach.settings.allowed_locations, *locations)),)
     complain(f"firn: looking for journals below {', '.join(map(shown, places))}")
     journals = storage.journals(places)
-    complain(f"firn: {plural(len(journals.by_location), 'journal segment')} of {plural(len(journals.by_name), 'name')}")
+    complain(f"firn: {plural(len(journals.by_key), 'journal segment')} of {plural(len(journals.by_name), 'name')}")
     found = survey(
         storage, journals, existing=pointers.keys(), witness=reach.run(_witness(reach, journals))
     )  # fmt: skip
@@ -122,7 +123,7 @@ async def _witness(reach: Reach, journals: Journals) -> Witness:
     try:
         async with reach.streams() as streams:
             for message in await streams.newest_events(count=EVENTS_MAX):
-                segments.add(_segment_of(message.data))
+                segments.add(segment_key(_segment_of(message.data)))
             for name in journals.by_name:
                 place = await streams.table(name)
                 if place is not None:
@@ -131,7 +132,7 @@ async def _witness(reach: Reach, journals: Journals) -> Witness:
         complain(f"firn: nothing is known but what is in storage: {one_line(str(error))}")
 
     def witness(link: Link) -> str | None:
-        if link.location in segments:
+        if link.key in segments:
             return "Redis has the event of its commit"
         batch = link.batch
         is_new = batch.new_metadata is not None and batch.new_metadata != batch.base_metadata

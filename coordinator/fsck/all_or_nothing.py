@@ -8,7 +8,7 @@ from firn.coordinator.fsck.evidence import Evidence
 from firn.coordinator.fsck.finding import Finding
 from firn.model.errors import CorruptFile, InvalidInput, NotFound
 from firn.model.journal import Segment
-from firn.storage.journal import JournalFiles, sequence_of
+from firn.storage.journal import JournalFiles, segment_key, sequence_of
 from firn.storage.pointers import Pointer
 
 PointerOf = Callable[[str], Pointer]
@@ -30,17 +30,17 @@ def all_or_nothing(evidence: Evidence, *, pointer_of: PointerOf, journal: Journa
         if found is None:
             continue
         for location, own in parts.items():
-            yield from _fits(own, table, location, found.get(location))
+            yield from _fits(own, table, location, found.get(segment_key(location)))
 
 
 def _journal_of(
     table: str, *, back_to: int, pointer_of: PointerOf, journal: JournalFiles
 ) -> Mapping[str, Segment] | None:
-    """The segments of a table's journal from one number on; None where they cannot be read."""
+    """Return the segments of a table's journal from one number on, by key; None where they cannot be read."""
     found: dict[str, Segment] = {}
     try:
         for segment in journal.walk(pointer_of(table).journal_head):
-            found[segment.location] = segment
+            found[segment_key(segment.location)] = segment
             if segment.batch.sequence <= back_to:
                 break
     except (NotFound, CorruptFile, InvalidInput):
@@ -55,7 +55,7 @@ def _fits(own: Segment, table: str, location: str, part: Segment | None) -> Iter
         return
     if part.batch.batch != own.batch.batch:
         yield _finding(own.location, f"{what} has a part in {location}, which is of batch {part.batch.batch}")
-    if own.location not in {other.segment for other in part.batch.others}:
+    if segment_key(own.location) not in {segment_key(other.segment) for other in part.batch.others}:
         yield _finding(own.location, f"{what} has a part in {location}, which does not name this one")
     if [decided.outcome for decided in part.decided] != [decided.outcome for decided in own.decided]:
         yield _finding(own.location, f"{what} has another outcome in {location}")

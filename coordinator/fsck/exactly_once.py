@@ -18,6 +18,7 @@ from firn.model.intent import OPERATIONS, Append, DeleteFiles, Replace
 from firn.model.journal import Checkpoint, Segment
 from firn.model.manifest import Status
 from firn.model.metadata import TableMetadata
+from firn.storage.journal import is_same_segment
 from firn.storage.locations import canonical
 
 MAKING_SNAPSHOTS: Final = frozenset({OPERATIONS[Append], OPERATIONS[DeleteFiles], OPERATIONS[Replace]})
@@ -59,7 +60,7 @@ def _checkpoints_remember(segments: Sequence[Segment]) -> Iterator[Finding]:
     last: str | None = None
     for segment in segments:
         since.update((decided.intent_id, decided.digest) for decided in segment.decided)
-        if segment.batch.previous_checkpoint != last:
+        if not is_same_segment(segment.batch.previous_checkpoint, last):
             yield _finding(
                 segment.location, f"names {segment.batch.previous_checkpoint} as the last checkpoint, which is {last}"
             )

@@ -14,6 +14,7 @@ from firn.model.view import ViewMetadata
 from firn.storage.content_digests import digest_of_bytes
 from firn.storage.file_system_tables import FileSystemTables
 from firn.storage.files import FileStore
+from firn.storage.journal import is_same_segment
 
 UNREADABLE: Final = (CorruptFile, InvalidInput, NotFound)
 
@@ -45,7 +46,7 @@ class Contents:
                 return None
             if batch.catalog == "file-system" and batch.base_metadata is not None:
                 named = current.properties.get(JOURNAL_HEAD)
-                if named != link.location:
+                if not is_same_segment(named, link.location):
                     return f"{batch.new_metadata} was put by another, which names {named}"
             self._check_manifests(current)
         except UNREADABLE as error:
@@ -57,7 +58,7 @@ class Contents:
         if link.batch.catalog != "file-system" or link.batch.new_metadata is None:
             return False
         newest = self.newest(link.home)
-        return newest is not None and newest[1].properties.get(JOURNAL_HEAD) == link.location
+        return newest is not None and is_same_segment(newest[1].properties.get(JOURNAL_HEAD), link.location)
 
     def newest(self, home: str) -> tuple[str, TableMetadata] | None:
         """A file-system table's newest metadata file that can be read."""

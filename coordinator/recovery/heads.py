@@ -14,8 +14,8 @@ from typing import Final, Literal
 import msgspec
 
 from firn.coordinator.recovery.contents import Contents
-from firn.coordinator.recovery.journals import Journals, Link, home_of
-from firn.storage.journal import JournalFiles, sequence_of
+from firn.coordinator.recovery.journals import Journals, Link
+from firn.storage.journal import JournalFiles, home_of, segment_key, sequence_of
 
 FAILED: Final = frozenset({"lost", "fencedout"})
 """How a swap ends that did not come off for certain."""
@@ -54,7 +54,7 @@ class Heads:
         self._contents = contents
         self._witness = witness
         self._named = {
-            link.batch.previous_segment for link in journals.by_location.values() if link.batch.previous_segment
+            segment_key(before) for link in journals.by_key.values() if (before := link.batch.previous_segment)
         }
         self._void: dict[str, str] = {}
         """Segments that were certainly not committed, with the reason."""
@@ -91,7 +91,7 @@ class Heads:
         (before,) = named
         if before is None:
             return Head(link=None, certainty="proven", evidence=reasons, passed_over=tuple(candidates))
-        link = self._journals.by_location.get(before)
+        link = self._journals.find(before)
         if link is None:
             raise AmbiguousJournalError(f"{before}, which {_short(candidates[0])} follows, is missing or torn")
         return Head(
@@ -103,12 +103,12 @@ class Heads:
 
     def _proof(self, link: Link) -> str | None:
         """Why a segment was committed for certain; None where nothing says so."""
-        if link.location in self._named:
+        if link.key in self._named:
             return "a later segment names it"
         if self._contents.is_named_by_table(link):
             return "the newest v<N>.metadata.json of the table names it"
         for other in link.batch.others:
-            if other.segment in self._named:
+            if segment_key(other.segment) in self._named:
                 return f"its part in {other.table} was built upon: one swap moved both"
         return self._witness(link)
 
@@ -148,12 +148,12 @@ class Heads:
         self._looked_at.add(link.location)
         try:
             for other in link.batch.others:
-                part = self._journals.by_location.get(other.segment)
+                part = self._journals.find(other.segment)
                 if part is None:
                     return f"its part in {other.table} is missing or torn"
                 rivals = self._journals.by_name[other.table]
                 newest = max(one.batch.sequence for one in rivals)
-                if part.batch.sequence < newest and part.location not in self._named:
+                if part.batch.sequence < newest and part.key not in self._named:
                     return f"its part in {other.table} was not committed: that journal went on without it"
                 same = [one for one in rivals if one.batch.sequence == part.batch.sequence]
                 reason = self._why_void(part, same)
@@ -177,18 +177,18 @@ class Heads:
         chain: set[str] = set()
         link = head.link
         while link is not None:
-            chain.add(link.location)
+            chain.add(link.key)
             before = link.batch.previous_segment
             if before is None:
                 break
-            found = self._journals.by_location.get(before)
+            found = self._journals.find(before)
             if found is None:
                 why = self._journals.torn.get(before, "it is missing")
                 raise AmbiguousJournalError(
                     f"the journal has a hole before number {link.batch.sequence}: {before}: {why}"
                 )
             link = found
-        strange = [one for one in links if one.location in self._named and one.location not in chain]
+        strange = [one for one in links if one.key in self._named and one.key not in chain]
         if strange:
             raise AmbiguousJournalError(
                 f"a second journal claims the name: {strange[0].location} has followers, and is not in that of "

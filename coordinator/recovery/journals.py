@@ -5,7 +5,7 @@ Lost swaps leave segments behind, too. What a segment says of the one before it 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
@@ -14,11 +14,10 @@ import msgspec
 from firn.model.errors import CorruptFile, InvalidInput, NotFound
 from firn.model.journal import Batch, Segment
 from firn.storage.files import FileStore
-from firn.storage.journal import JOURNAL_FOLDER, JournalFiles, sequence_of
+from firn.storage.journal import JournalFiles, both_locations, home_of, segment_key
 from firn.storage.locations import is_within
 
 READS_AT_ONCE: Final = 16
-_BETWEEN: Final = f"/{JOURNAL_FOLDER}/"
 
 
 class Link(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -29,52 +28,65 @@ class Link(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     attempt: int
 
     @property
+    def key(self) -> str:
+        """Return the text by which segments are compared."""
+        return segment_key(self.location)
+
+    @property
     def home(self) -> str:
         """The folder of the table that it is in."""
-        return home_of(self.location)
+        home = home_of(self.location)
+        assert home is not None  # or it would not have been found
+        return home
 
 
 class Journals(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """All links by name and by location; `torn` are files that are no whole segment, with the reason.
+    """All links by name and by key; `torn` are files that are no whole segment, with the reason.
 
-    `copies` are segments that lie in another place than they were written to: a backup, a table that was moved by hand.
+    `copies` are segments of another table's folder than they were written to: a backup, a table that was moved by hand.
+    A segment that is in both journal folders of its table is one link.
     """
 
     by_name: dict[str, list[Link]]
-    by_location: dict[str, Link]
+    by_key: Mapping[str, Link]
     torn: dict[str, str]
     copies: tuple[str, ...]
 
-
-def home_of(segment: str) -> str:
-    """The table folder that a segment is in."""
-    return segment.partition(_BETWEEN)[0]
+    def find(self, location: str) -> Link | None:
+        """Return the link of the segment that a pointer, another segment or a table names."""
+        return self.by_key.get(segment_key(location))
 
 
 def find_segments(files: FileStore, places: Iterable[str]) -> Iterator[str]:
     """Every file below these places that is named as a segment. Raises Unavailable, InvalidInput."""
     for place in places:
         for info in files.list(place):
-            if _BETWEEN in info.location and info.location.endswith(".jsonl.gz") and sequence_of(info.location) > 0:
+            if home_of(info.location) is not None:
                 yield info.location
 
 
 def read_journals(locations: Sequence[str], journal: JournalFiles) -> Journals:
-    """Read segments, each once. Raises Unavailable."""
+    """Read segments, each once. Raises Unavailable.
+
+    Of a segment that is in both folders the old location counts, because it was written there and is named so.
+    """
+    there = set(locations)
+    both = {segment_key(one): both_locations(one) for one in sorted(there)}
+    places = [old if old in there else new for new, old in both.values()]
     by_name: dict[str, list[Link]] = {}
-    by_location: dict[str, Link] = {}
+    by_key: dict[str, Link] = {}
     torn: dict[str, str] = {}
     copies: list[str] = []
     with ThreadPoolExecutor(READS_AT_ONCE, thread_name_prefix="recover") as pool:
-        for location, found in zip(locations, pool.map(lambda one: _link(journal, one), locations), strict=True):
+        for location, found in zip(places, pool.map(lambda one: _link(journal, one), places), strict=True):
             if isinstance(found, str):
                 torn[location] = found
             elif found is None:
                 copies.append(location)
             else:
                 by_name.setdefault(found.batch.table, []).append(found)
-                by_location[location] = found
-    return Journals(by_name=dict(sorted(by_name.items())), by_location=by_location, torn=torn, copies=tuple(copies))
+                by_key[found.key] = found
+    return Journals(by_name=dict(sorted(by_name.items())), by_key=by_key, torn=torn, copies=tuple(copies))
 
 
 def _link(journal: JournalFiles, location: str) -> Link | str | None:
@@ -95,7 +107,7 @@ def _is_copy(segment: Segment) -> bool:
     """
     batch, home = segment.batch, home_of(segment.location)
     metadata = batch.new_metadata or batch.base_metadata
-    if metadata is None or is_within(metadata, home):
+    if home is None or metadata is None or is_within(metadata, home):
         return False
     if batch.previous_segment is not None and home_of(batch.previous_segment) == home:
         return False

@@ -12,7 +12,7 @@ from firn.coordinator.recovery.journals import Journals, Link
 from firn.model.errors import CorruptFile
 from firn.model.table_properties import JOURNAL_HEAD
 from firn.model.view import ViewMetadata
-from firn.storage.journal import JournalFiles
+from firn.storage.journal import JournalFiles, segment_key
 from firn.storage.pointers import Pointer
 
 WATERMARK_SEGMENTS: Final = 64
@@ -30,7 +30,7 @@ def _live(link: Link, journals: Journals, contents: Contents) -> Pointer:
     assert batch.new_metadata is not None
     current = contents.current(link, batch.new_metadata)
     catalog: Literal["metastore", "file-system"] = batch.catalog
-    if not isinstance(current, ViewMetadata) and current.properties.get(JOURNAL_HEAD) in journals.by_location:
+    if not isinstance(current, ViewMetadata) and journals.find(current.properties.get(JOURNAL_HEAD, "")) is not None:
         catalog = "file-system"  # also where the journal is of a version that did not say so
     location = batch.new_metadata
     if catalog == "file-system":
@@ -56,7 +56,7 @@ def _dropped(link: Link, journals: Journals) -> Pointer:
         before = end.batch.previous_segment
         if before is None:
             raise CorruptFile(link.location, "the journal says that the table is gone, and nowhere that it was there")
-        end = journals.by_location[before]
+        end = journals.by_key[segment_key(before)]
     assert end.batch.base_metadata is not None
     return Pointer(
         table=link.batch.table,
@@ -82,5 +82,5 @@ def _watermarks(link: Link, journals: Journals, journal: JournalFiles) -> dict[s
                 found.setdefault(stream, entry_id)
         if len(found) >= WATERMARKS_KEPT or link.batch.previous_segment is None:
             break
-        link = journals.by_location[link.batch.previous_segment]
+        link = journals.by_key[segment_key(link.batch.previous_segment)]
     return dict(list(found.items())[:WATERMARKS_KEPT][::-1])

@@ -72,7 +72,7 @@ def survey(storage: Storage, journals: Journals, *, existing: Collection[str], w
         Found(table=name, finding="exists") if name in existing else _found(name, heads, storage, journals)
         for name in journals.by_name
     ]
-    return Survey(segments=len(journals.by_location), torn=journals.torn, copies=journals.copies, tables=tuple(found))
+    return Survey(segments=len(journals.by_key), torn=journals.torn, copies=journals.copies, tables=tuple(found))
 
 
 def _found(name: str, heads: Heads, storage: Storage, journals: Journals) -> Found:

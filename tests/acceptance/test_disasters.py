@@ -185,7 +185,7 @@ def test_a_swap_that_was_under_way_when_all_was_lost_is_decided_once(stack: Stac
         stack.zookeeper_server.pause()
         try:
             client.submit(under_way)
-            wait_until(lambda: len(list(Path(view.location).rglob("journal/*.gz"))) == 3)
+            wait_until(lambda: len(list(Path(view.location).rglob("_journal/*.gz"))) == 3)
             daemon.kill()
         finally:
             stack.zookeeper_server.resume()
@@ -212,7 +212,7 @@ def test_a_swap_whose_files_are_not_whole_is_undone_and_asked_for_again(stack: S
         stack.zookeeper_server.pause()
         try:
             client.submit(under_way)
-            wait_until(lambda: len(list(Path(view.location).rglob("journal/*.gz"))) == 3)
+            wait_until(lambda: len(list(Path(view.location).rglob("_journal/*.gz"))) == 3)
             daemon.kill()
         finally:
             stack.zookeeper_server.resume()

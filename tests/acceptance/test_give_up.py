@@ -33,7 +33,7 @@ def test_an_intent_whose_past_is_lost_is_decided_by_what_the_table_says(stack: S
         submitted = stack.firn("submit", "intent.json", "--json")
         assert submitted.returncode == 0, submitted.stdout + submitted.stderr
         client.update_properties(TABLE, {"after": "it"}).committed(20)
-    journal = Path(stack.warehouse) / "db" / "lost" / "metadata" / "journal"
+    journal = Path(stack.warehouse) / "db" / "lost" / "metadata" / "_journal"
     lost = sorted(journal.iterdir())[1]
     lost.unlink()
     stack.redis.delete(stack.names.outcome(intent_id))

@@ -164,7 +164,8 @@ def test_files_and_their_bytes_are_counted_by_kind() -> None:
         ("/w/t/metadata/00001-x.gz.metadata.json", "metadata"),
         ("/w/t/metadata/snap-1-0-x.avro", "manifest-list"),
         ("/w/t/metadata/x-m0.avro", "manifest"),
-        ("/w/t/metadata/journal/0000001-x.jsonl.zst", "journal"),
+        ("/w/t/metadata/_journal/0000001-x.jsonl.gz", "journal"),
+        ("/w/t/metadata/journal/0000001-x.jsonl.gz", "journal"),
         ("/w/t/data/x.puffin", "other"),
     ],
 )

@@ -16,7 +16,7 @@ from firn.model.snapshot import MetadataLogEntry
 from firn.pipeline.forgotten_files import METADATA_GRACE_MS, SNAPSHOT_GRACE_MS, Removal, Removing
 from firn.pipeline.past_versions import past_of
 from firn.storage.files import FileInfo, FileStore
-from firn.storage.journal import segment_location
+from firn.storage.journal import both_locations, segment_location
 from firn.storage.manifest_reader import StoredManifests
 from firn.storage.memory_files import MemoryFiles
 from tests.strategies.table_histories import History
@@ -237,8 +237,10 @@ def path_of_kind(history: History, kind: str) -> str:
             return StoredManifests(history.files).manifests(history.metadata, head)[0].manifest_path
         case "metadata file":
             return history.versions[-1]
-        case _:
+        case "journal segment":
             return segment_location(history.metadata.location, sequence=1, token="x")
+        case _:
+            return both_locations(segment_location(history.metadata.location, sequence=1, token="x"))[1]
 
 
 def change(history: History, **members: Any) -> None:
@@ -270,10 +272,13 @@ def forget_under_another_name(history: History, path: str, called: str) -> None:
 
 @pytest.mark.parametrize("called", ["statistics", "content", "older version"])
 @pytest.mark.parametrize("respell", [str, lambda path: path.replace("memory://wh", "MEMORY://WH")])
-@pytest.mark.parametrize("kind", ["data file", "manifest", "manifest list", "metadata file", "journal segment"])
+@pytest.mark.parametrize(
+    "kind", ["data file", "manifest", "manifest list", "metadata file", "journal segment", "old segment"]
+)
 def test_a_file_that_something_live_names_stays_whatever_a_forgotten_snapshot_called_it(kind, respell, called):
     history = History(log_max=100)
-    history.mirror.create(segment_location(history.metadata.location, sequence=1, token="x"), b"segment")
+    for segment in both_locations(segment_location(history.metadata.location, sequence=1, token="x")):
+        history.mirror.create(segment, b"segment")
     history.commit(history.file())
     history.commit(history.file())
     path = path_of_kind(history, kind)

@@ -17,6 +17,7 @@ from firn.model.manifest import ManifestEntry, Status
 from firn.model.partitioning import UNPARTITIONED
 from firn.model.reservation import Reservation, Scope
 from firn.pipeline.orphan_files import HOUR_MS, OLDER_THAN_MS, Orphans, remove_orphans
+from firn.storage.journal import both_locations
 from firn.storage.manifests import encode_manifest
 from tests.strategies.quiet_upkeep import QuietUpkeep
 from tests.strategies.small_tables import START_MS
@@ -43,10 +44,10 @@ def test_what_nothing_names_is_removed_and_nothing_else():
     history.commit(history.file())
     history.expire([1])
     orphan = history.file()
-    journal = "memory://wh/t/metadata/journal/0000000001-x.jsonl.gz"
+    journal = both_locations("memory://wh/t/metadata/_journal/0000000001-x.jsonl.gz")
     hidden = ["memory://wh/t/_SUCCESS", "memory://wh/t/data/.part.crc", "memory://wh/t/_tmp/x.parquet"]
     leftover = "memory://wh/t/data/.firn-1234"
-    for path in (journal, *hidden, leftover, "memory://wh/t/metadata/version-hint.text"):
+    for path in (*journal, *hidden, leftover, "memory://wh/t/metadata/version-hint.text"):
         history.files.create(path, b"x")
     before = history.stored()
     found = old_orphans(QuietUpkeep(history), dry_run=True)
@@ -55,7 +56,7 @@ def test_what_nothing_names_is_removed_and_nothing_else():
     assert found.dry_run
     removed = old_orphans(QuietUpkeep(history))
     assert msgspec.structs.replace(removed, dry_run=True) == found
-    stays = {journal, *hidden, "memory://wh/t/metadata/version-hint.text"}
+    stays = {*journal, *hidden, "memory://wh/t/metadata/version-hint.text"}
     assert history.stored() == history.reachable() | stays
     assert removed.count == len(before) - len(history.stored())
     assert old_orphans(QuietUpkeep(history)).count == 0
