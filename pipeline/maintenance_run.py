@@ -21,8 +21,9 @@ from firn.model.amounts import plural
 from firn.model.errors import FirnError, Unavailable
 from firn.model.outcome import Rejected
 from firn.model.sharding import shard_of
-from firn.model.table_properties import MAINTAIN_ORPHANS_AGE_HOURS, MAINTAIN_ORPHANS_SEARCHED_MS
+from firn.model.table_properties import MAINTAIN, MAINTAIN_ORPHANS_AGE_HOURS, MAINTAIN_ORPHANS_SEARCHED_MS
 from firn.pipeline.dangling_deletes import removal_of_dangling
+from firn.pipeline.journal_copy import copy_old_journal
 from firn.pipeline.maintenance_plan import Action, MaintenancePlan, plan_maintenance
 from firn.pipeline.manifest_rewrite import rewrite_manifests
 from firn.pipeline.orphan_files import HOUR_MS, remove_orphans
@@ -81,11 +82,15 @@ class ActionDone(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
 
 
 class TableRun(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
-    """What became of one table. `skipped`: why nothing was even tried. Without actions nothing was wanted."""
+    """What became of one table. `skipped`: why nothing was even tried. Without actions nothing was wanted.
+
+    `journal_copied` segments of the journal were copied to where other engines leave them alone.
+    """
 
     table: str
     actions: tuple[ActionDone, ...] = ()
     skipped: str | None = None
+    journal_copied: int = 0
 
     @property
     def ok(self) -> bool:
@@ -128,12 +133,18 @@ def maintain(
             await leases.close()
 
     def run() -> TableRun:
-        paused = upkeep.table(table).pointer.paused
+        now = upkeep.table(table)
+        copied = 0
+        if MAINTAIN.of(now.metadata.properties):
+            copied = sum(copy_old_journal(upkeep.files, place, limits=upkeep.limits) for place in now.all_places)
+        paused = now.pointer.paused
         if paused is not None:  # nothing would be committed, and every action waits for its outcome
-            return TableRun(table=table, skipped=f"the table is paused by {paused.by}: {paused.reason}")
+            why = f"the table is paused by {paused.by}: {paused.reason}"
+            return TableRun(table=table, skipped=why, journal_copied=copied)
         plan = plan_table(upkeep, table, now_ms=now_ms)
         wanted = [action for action in plan.wanted if action not in leave_out]
-        return _Run(upkeep, table, spark=spark, lag_s_max=lag_s_max, now_ms=now_ms).carry_out(wanted, progress)
+        done = _Run(upkeep, table, spark=spark, lag_s_max=lag_s_max, now_ms=now_ms).carry_out(wanted, progress)
+        return msgspec.structs.replace(done, journal_copied=copied)
 
     return upkeep.with_session(alone)
 

@@ -22,6 +22,7 @@ from firn.pipeline.connection import Connection
 from firn.pipeline.maintenance_plan import NEEDS_SPARK, MaintenancePlan
 from firn.pipeline.maintenance_run import LAG_S_MAX, Status, TableRun, maintain, plan_table
 from firn.pipeline.upkeep import Upkeep
+from firn.storage.journal import JOURNAL_FOLDER
 
 PLAN_COLUMNS: Final = (Column("TABLE"), Column("ACTION"), Column("DO"), Column("WHY", long=True))
 RUN_COLUMNS: Final = (Column("TABLE"), Column("ACTION"), Column("STATUS"), Column("TOOK"), Column("WHAT", long=True))
@@ -215,11 +216,15 @@ def _headline(one: MaintenancePlan) -> str:
 
 
 def _rows(one: TableRun) -> list[tuple[object, ...]]:
+    """Return the lines of one table: what was copied of its journal, then its actions, or why there are none."""
+    found: list[tuple[object, ...]] = []
+    if one.journal_copied:
+        message = f"{plural(one.journal_copied, 'segment')} copied to {JOURNAL_FOLDER}"
+        found.append((one.table, "copy-journal", "done", "-", message))
+    found += [(one.table, a.action, a.status, span_of(a.took_s * 1000), a.message) for a in one.actions]
     if one.skipped is not None:
-        return [(one.table, "-", "skipped", "-", one.skipped)]
-    if not one.actions:
-        return [(one.table, "-", "nothing", "-", "the table needs nothing")]
-    return [(one.table, a.action, a.status, span_of(a.took_s * 1000), a.message) for a in one.actions]
+        found.append((one.table, "-", "skipped", "-", one.skipped))
+    return found or [(one.table, "-", "nothing", "-", "the table needs nothing")]
 
 
 def _told(failed: dict[str, FirnError]) -> dict[str, str]:

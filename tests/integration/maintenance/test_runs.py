@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 import time
 import uuid
 from collections.abc import Callable
+from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -20,6 +23,7 @@ from firn.pipeline.maintenance_run import Status, TableRun, maintain, plan_table
 from firn.pipeline.orphan_files import HOUR_MS
 from firn.pipeline.upkeep import Upkeep
 from firn.storage.data_files import NewFile
+from firn.storage.journal import JOURNAL_FOLDER, OLD_JOURNAL_FOLDER
 from firn.storage.position_deletes import encode_position_deletes
 from tests.acceptance.stack import Stack
 from tests.integration.maintenance.kept_tables import SCHEMA, WAIT_S, check, delete, written
@@ -79,6 +83,24 @@ def test_a_run_does_what_the_plan_says_and_then_nothing_is_left(upkeep: Upkeep) 
     assert set(left) <= {"compact", "distinct-values", "expire"}  # which the stand-in, and the clock, did not do
     without = maintain(upkeep, table, spark=spark, now_ms=now_ms, leave_out={"compact", "distinct-values", "expire"})
     assert without.actions == ()
+
+
+def test_a_run_copies_old_journal_segments_to_where_other_engines_leave_them_alone(upkeep: Upkeep) -> None:
+    table, others = needy(upkeep), set(get_args(Action))
+    home = Path(upkeep.table(table).metadata.location)
+    new, old = home / JOURNAL_FOLDER, home / OLD_JOURNAL_FOLDER
+    new.rename(old)  # as an earlier version has them
+    names = sorted(one.name for one in old.iterdir())
+    client = upkeep.client
+    client.update_properties(table, {"firn.maintain.enabled": "false"}).committed(WAIT_S)
+    assert maintain(upkeep, table, spark=Spark(), leave_out=others).journal_copied == 0
+    client.update_properties(table, {"firn.maintain.enabled": "true"}).committed(WAIT_S)
+    run = maintain(upkeep, table, spark=Spark(), leave_out=others)
+    assert (run.journal_copied, run.actions) == (len(names), ())
+    shutil.rmtree(old)
+    assert {one.name for one in new.iterdir()} > set(names)
+    check(upkeep, table)
+    assert maintain(upkeep, table, spark=Spark(), leave_out=others).journal_copied == 0
 
 
 def delete_first_rows(upkeep: Upkeep, table: str, *paths: str) -> str:
