@@ -24,12 +24,11 @@ from firn.model.manifest import Status
 from firn.model.operations import layout, refs, upkeep, views
 from firn.model.operations.files import RewriteManifests
 from firn.model.operations.tables import RenameTable, SeenTable
-from firn.storage.data_files import NewFile, encode_rows
 from firn.storage.file_stores import open_files
 from firn.storage.files import FileStore
 from firn.storage.journal import JournalFiles
 from firn.storage.pointers import Pointers
-from firn.storage.puffin import Blob, encode_puffin
+from tests.strategies.statistics_files import write_partition_statistics, write_statistics
 from tests.unit.coordinator.replay.real_rows import SCHEMA, RealRows, field_is, ref
 from tests.unit.coordinator.replay.test_manifests import manifest_paths
 from tests.unit.coordinator.transactions.ledger import transaction
@@ -95,10 +94,10 @@ class EveryOperation:
         metadata = await table.metadata()
         (entry,) = [one for one in await table.entries() if one.data_file.file_path == old.file_path]
         rewritten = table.manifest([msgspec.structs.replace(entry, status=Status.EXISTING)])
-        statistics = {"snapshot-id": base, "statistics-path": f"{metadata.location}/metadata/1.puffin"}
-        await bench.commit(self.of(upkeep.SetStatistics, statistics=self.puffin(statistics)))
-        partitions = {"snapshot-id": base, "statistics-path": f"{metadata.location}/metadata/1.parquet"}
-        await bench.commit(self.of(upkeep.SetPartitionStatistics, partition_statistics=self.parquet(table, partitions)))
+        statistics = write_statistics(bench.files, f"{metadata.location}/metadata/1.puffin", base)
+        await bench.commit(self.of(upkeep.SetStatistics, statistics=statistics))
+        partitions = write_partition_statistics(bench.files, f"{metadata.location}/metadata/1.parquet", base)
+        await bench.commit(self.of(upkeep.SetPartitionStatistics, partition_statistics=partitions))
         seen_table = SeenTable(
             uuid=metadata.table_uuid,
             schema_id=metadata.current_schema_id,
@@ -159,26 +158,6 @@ class EveryOperation:
 
     def of(self, kind: type, **members: Any) -> Any:
         return kind(**{"intent_id": new_id(), "table": TABLE, **members})
-
-    def puffin(self, statistics: dict[str, Any]) -> dict[str, Any]:
-        """Write a statistics file, and complete its description."""
-        snapshot_id = statistics["snapshot-id"]
-        kind = "apache-datasketches-theta-v1"
-        blob = Blob(type=kind, fields=(1,), snapshot_id=snapshot_id, sequence_number=1, data=b"sketch")
-        data, _ = encode_puffin([blob])
-        self.bench.files.create(statistics["statistics-path"], data)
-        told = {"type": kind, "snapshot-id": snapshot_id, "sequence-number": 1, "fields": [1]}
-        footer = len(data) - 4 - len(blob.data)
-        statistics |= {"file-size-in-bytes": len(data), "file-footer-size-in-bytes": footer, "blob-metadata": [told]}
-        return statistics
-
-    def parquet(self, table: RealRows, statistics: dict[str, Any]) -> dict[str, Any]:
-        """Write a file in the place of partition statistics, and complete its description."""
-        place = NewFile(location=statistics["statistics-path"], spec=table.spec, partition=())
-        data, _ = encode_rows([{1: 1, 2: "eu"}], table.schema, place)
-        self.bench.files.create(statistics["statistics-path"], data)
-        statistics["file-size-in-bytes"] = len(data)
-        return statistics
 
     def everything(self) -> tuple[Any, ...]:
         """All files with their content and times, all nodes of ZooKeeper, all keys and streams of Redis."""
