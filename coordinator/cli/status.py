@@ -37,6 +37,7 @@ SHARD_COLUMNS: Final = (
     Column("UNDER WAY", right=True), Column("OLDEST", right=True), Column("EVER ADDED", right=True),
 )  # fmt: skip
 PAUSE_COLUMNS: Final = (Column("PAUSED"), Column("SINCE"), Column("BY"), Column("WHY", long=True))
+UNMERGED_COLUMNS: Final = (Column("MANIFESTS NOT MERGED"), Column("WHY", long=True))
 
 
 @click.command()
@@ -52,7 +53,8 @@ def status(reach: Reach, *, every: bool) -> int:
         reach.output.document(
             {"daemons": fleet.members, "shards": fleet.shards, "tables": fleet.tables,
              "waiting": fleet.waiting if _redis_told(fleet) else None,
-             "oldest-s": fleet.oldest_s, "paused": fleet.paused, "troubles": fleet.troubles}
+             "oldest-s": fleet.oldest_s, "paused": fleet.paused, "unmerged": fleet.unmerged,
+             "troubles": fleet.troubles}
         )  # fmt: skip
     reach.output.say(_headline(fleet))
     reach.output.say()
@@ -65,6 +67,9 @@ def status(reach: Reach, *, every: bool) -> int:
     if fleet.paused:
         reach.output.say()
         reach.output.grid(PAUSE_COLUMNS, (_pause_row(*item) for item in fleet.paused.items()), empty="")
+    if fleet.unmerged:
+        reach.output.say()
+        reach.output.grid(UNMERGED_COLUMNS, fleet.unmerged.items(), empty="")
     for trouble in fleet.troubles:
         complain(f"firn: {one_line(trouble)}")
     if not _redis_told(fleet):

@@ -30,7 +30,10 @@ NOT_KNOWN: Final = "?"
 
 
 class Member(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
-    """A daemon: its id, what it says of itself, the shards it owns. `troubles` are the tables that it is stuck on."""
+    """A daemon: its id, what it says of itself, the shards it owns. `troubles` are the tables that it is stuck on.
+
+    `unmerged` are those with manifests that it cannot merge, with the reason.
+    """
 
     id: str
     version: str = "?"
@@ -38,6 +41,7 @@ class Member(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     shards: tuple[int, ...] = ()
     troubles: tuple[Trouble, ...] = ()
     troubles_in_all: int = 0
+    unmerged: dict[str, str] = {}
 
 
 class Shard(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
@@ -52,6 +56,7 @@ class Shard(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
 class Fleet(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     """Daemons, shards, tables that are paused, and what is wrong (`troubles`, in words).
 
+    `unmerged` are tables with manifests that cannot be merged, each with the reason; commits to them go on.
     Without `zookeeper_answers`, nobody knows what daemons and tables there are: none are listed.
     """
 
@@ -60,6 +65,7 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     tables: int
     troubles: tuple[str, ...]
     paused: dict[str, Pause] = {}
+    unmerged: dict[str, str] = {}
     zookeeper_answers: bool = True
 
     @property
@@ -112,7 +118,8 @@ async def fleet_of(
             troubles.append(f"{member.id}: and {plural(member.troubles_in_all - len(member.troubles), 'more table')}")
     return Fleet(
         members=tuple(members), shards=tuple(looked_at), tables=len(tables), troubles=tuple(dict.fromkeys(troubles)),
-        paused=paused, zookeeper_answers=known is not None,
+        paused=paused, unmerged={table: why for member in members for table, why in member.unmerged.items()},
+        zookeeper_answers=known is not None,
     )  # fmt: skip
 
 
@@ -160,5 +167,5 @@ async def _member(membership: Membership, member: str, owners: Mapping[int, str]
         notice = Notice()
     return Member(
         id=member, version=notice.version, http=notice.http, shards=shards, troubles=notice.troubles,
-        troubles_in_all=notice.troubles_in_all,
+        troubles_in_all=notice.troubles_in_all, unmerged=notice.unmerged,
     )  # fmt: skip

@@ -88,6 +88,8 @@ class TablePage(msgspec.Struct, frozen=True, kw_only=True):
     trouble: str | None = None
     unread: str | None = None
     unusable_properties: tuple[str, ...] = ()
+    unmerged: str | None = None
+    """Why some manifests are not merged; commits go on."""
 
 
 class Conflict(msgspec.Struct, frozen=True, kw_only=True):
@@ -181,6 +183,7 @@ class Survey:
             depth=self._lanes.depths.get(name, 0),
             at_work=next((batch for batch in self._lanes.at_work() if batch.table == name), None),
             paused=self._paused.tables.get(name),
+            unmerged=next((notice.unmerged[name] for notice in told.values() if name in notice.unmerged), None),
         )
         try:
             return await self._reads.read(name, partial(self._with_content, page))

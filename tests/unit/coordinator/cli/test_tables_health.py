@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from firn.coordinator.lanes.lanes import Lanes
 from firn.coordinator.operations import bulletin
 from firn.model.operations.tables import DropTable
 from firn.storage.leases import Leases
@@ -130,3 +131,22 @@ async def test_commands_tell_what_a_daemon_is_stuck_on(monkeypatch: pytest.Monke
         status = await bench.firn("status")
         assert status.code == 1
         assert f"table {A} cannot be read" in status.err
+
+
+async def test_manifests_that_cannot_be_merged_are_shown_and_are_no_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
+    why = "m1.avro: cannot be merged"
+    monkeypatch.setattr(Lanes, "unmerged", property(lambda _: {A: why}))
+    bench = CliBench()
+    async with bench.daemon():
+        await bench.commit(create(A))
+        await bench.commit(create(B))
+        status = await bench.firn("status")
+        told = (await bench.firn("status", "--json")).json
+        tables = await listed(bench)
+        human = (await bench.firn("tables")).out
+    assert (status.code, status.err) == (0, "")
+    assert "MANIFESTS NOT MERGED" in status.out
+    assert why in status.out
+    assert (told["unmerged"], told["troubles"]) == ({A: why}, [])
+    assert (tables[A]["state"], tables[A]["unmerged"], tables[B]["unmerged"]) == ("good", why, None)
+    assert f"manifests are not merged: {why}" in human

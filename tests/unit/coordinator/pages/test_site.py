@@ -11,6 +11,7 @@ import aiohttp
 import pytest
 
 from firn.coordinator.http_server import SHUTDOWN_S
+from firn.coordinator.lanes.lanes import Lanes
 from firn.coordinator.operations import bulletin, fleet
 from firn.coordinator.pages import snapshot_graph
 from firn.coordinator.pages.live import BACKLOG_MAX, Happened, LiveEvents
@@ -277,3 +278,16 @@ async def test_branches_and_tags_are_listed_however_old_what_they_point_at_is(mo
             ("main", "branch"), ("audit", "branch"), ("eod&lt;1&gt;", "tag"),
         ]  # fmt: skip
         assert str(first.snapshot_id) in listed
+
+
+async def test_a_table_with_manifests_that_cannot_be_merged_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Lanes, "unmerged", property(lambda _: {TABLE: "m1.avro: cannot be <merged>"}))
+    bench = Workbench(http_port=0)
+    async with browsing(bench) as browser:
+        await bench.commit(create())
+        await bench.commit(create("db.other"))
+        page = await text_of(browser, f"/tables/{TABLE}")
+        other = await text_of(browser, "/tables/db.other")
+        assert "no table is stuck" in await text_of(browser, "/")
+    assert "m1.avro: cannot be &lt;merged&gt;" in page
+    assert "not merged" not in other
