@@ -22,7 +22,7 @@ HINTS: Final[dict[Hint, str]] = {
     "retry": "ask for the same again, under a new intent id: nothing was wrong with it",
     "replan": "read the table again, and plan on what is there now",
     "narrow-filter": "ask for less",
-    "fix": "mend the intent: it will be refused however often it is sent",
+    "fix": "correct what the message names: until then it is refused however often it is sent",
 }
 
 TELL_US: Final = "whoever runs firn should look at it first: firn dead-letters has its payload"

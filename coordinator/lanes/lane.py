@@ -24,6 +24,7 @@ from firn.coordinator.lanes.table_commits import TableCommits
 from firn.coordinator.lanes.workshop import Workshop
 from firn.coordinator.metrics import TableSize
 from firn.coordinator.pending import Pending, transaction_in
+from firn.coordinator.replay import rules
 from firn.coordinator.replay.decision import Refused
 from firn.coordinator.replay.transaction import UnreadableTableError
 from firn.model.errors import CorruptFile, Fenced, FirnError, InvalidInput, Misconfigured, NotFound, Unavailable
@@ -302,18 +303,14 @@ class Lane:
         self._log.error("table unreadable", reason=str(error))
         batch[:] = await self._commits.tell_as_known(batch, str(error))
         self._commits.forget()
-        refused = Refused(
-            rule="table-unreadable", message=f"the table's stored state does not pass its checks: {error}", hint="retry"
-        )
+        refused = unreadable(self.table, error)
         for pending in batch:
             self._shop.publisher.refuse(pending, pending.verdict or refused, dead_letter=False)
 
     def _refuse_for_another(self, batch: Sequence[Pending], error: UnreadableTableError) -> None:
         """Another table of a transaction does not pass its checks; this lane's is as good as it was."""
         self._commits.forget_others()
-        refused = Refused(
-            rule="table-unreadable", message=f"stored state does not pass its checks: {error}", hint="retry"
-        )
+        refused = unreadable(error.table, error)
         for pending in batch:
             self._shop.publisher.refuse(pending, refused, dead_letter=False)
 
@@ -330,3 +327,14 @@ class Lane:
             await self._settle_somehow([msgspec.structs.replace(pending, verdict=refused)])
         else:
             self._shop.publisher.refuse(pending, refused, dead_letter=True)
+
+
+def unreadable(table: str, error: Exception) -> Refused:
+    """Return the refusal of an intent on a table whose stored files are damaged or missing.
+
+    Its hint is not `retry`: the same intent is refused until somebody has restored the files.
+    """
+    return rules.TABLE_UNREADABLE.refused(
+        f"the stored state of table {table!r} does not pass its checks: {error}. Restore what it names; `firn fsck` "
+        f"lists everything that is wrong with the table"
+    )

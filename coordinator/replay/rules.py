@@ -123,9 +123,7 @@ INTERNAL_ERROR: Final = _rule("internal-error", "retry", "A mistake in firn stop
 
 # The table.
 UNKNOWN_TABLE: Final = _rule("unknown-table", "fix", "Files are committed to a table nobody made.")
-TABLE_UNREADABLE: Final = _rule(
-    "table-unreadable", "retry", "A commit is built on state that does not pass its checks."
-)
+TABLE_UNREADABLE: Final = _rule("table-unreadable", "fix", "A commit is built on state that does not pass its checks.")
 TABLE_UUID_MISMATCH: Final = _rule(
     "table-uuid-mismatch", "replan", "A commit planned on a dropped table lands in the one that took its name."
 )

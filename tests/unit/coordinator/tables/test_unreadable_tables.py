@@ -59,8 +59,9 @@ async def test_damage_is_refused_by_name_and_stops_nothing_else(which: str, dama
     bench.files.replace(location, DAMAGES[damage](whole))
     async with bench.daemon("b") as daemon:
         refused = await bench.refuse(append("b"))
-        assert refused.rule == "table-unreadable"
+        assert (refused.rule, refused.hint) == ("table-unreadable", "fix")
         assert location in refused.message
+        assert "firn fsck" in refused.message
         assert TABLE in daemon.lanes.unreadable
         await bench.commit(append("x", table="db.other"))
         bench.files.replace(location, whole)

@@ -337,7 +337,7 @@ async def test_what_another_table_has_wrong_with_it_is_not_held_against_the_firs
         await bench.commit(append("z", table=A))
         bench.files.replace(location, data)
         assert [await bench.live(t) for t in (A, B)] == [["z"], []]
-    assert (refused.rule, refused.hint) == ("table-unreadable", "retry")
+    assert (refused.rule, refused.hint) == ("table-unreadable", "fix")
     assert B in refused.message
 
 
