@@ -34,7 +34,7 @@ def blind(_link: object) -> None:
 
 def find(bench: Workbench, *, witness: Witness = blind, existing: frozenset[str] = frozenset()) -> dict[str, Found]:
     storage = Storage(bench.files, limits=bench.limits)
-    found = survey(storage, storage.journals([WAREHOUSE]), existing=existing, witness=witness)
+    found = survey(storage, storage.journals([bench.warehouse]), existing=existing, witness=witness)
     return {one.table: one for one in found.tables}
 
 
