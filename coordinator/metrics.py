@@ -23,6 +23,7 @@ from firn.storage.wire_files import IS_COMPILED
 SECONDS_BUCKETS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 COUNT_BUCKETS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000)
 STAGES: Final = ("wait", "lock", "load", "replay", "write", "swap", "publish")
+PHASES: Final = ("queued", "decision", "commit")
 SERVERS: Final = ("redis", "zookeeper")
 SESSION_STATES: Final[tuple[SessionState, ...]] = get_args(SessionState)
 
@@ -103,6 +104,12 @@ class Metrics:
         self.stage_seconds = DurationHistogram(
             "firn_stage_seconds", "Time of a batch by stage.", label="stage", bounds=SECONDS_BUCKETS,
             registry=self.registry,
+        )  # fmt: skip
+        self.intent_phase_seconds = DurationHistogram(
+            "firn_intent_phase_seconds",
+            "Time of an intent by phase: queued (in the stream, by Redis's clock), decision (from being taken to its "
+            "decision), commit (files written, pointer swapped).",
+            label="phase", bounds=SECONDS_BUCKETS, registry=self.registry,
         )  # fmt: skip
         self.intent_seconds = DurationHistogram(
             "firn_intent_seconds", "Time from taking an intent to its outcome being sent.", bounds=SECONDS_BUCKETS,
@@ -212,8 +219,9 @@ class Metrics:
         )
         ProcessCollector(registry=self.registry)
         self.registry.register(_BuildInfo(version=version, daemon=daemon))
-        for stage in STAGES:
-            self.stage_seconds.labels(stage)
+        for histogram, values in ((self.stage_seconds, STAGES), (self.intent_phase_seconds, PHASES)):
+            for value in values:
+                histogram.labels(value)
         self._written = {kind: (self.written_bytes.labels(kind), self.written_files.labels(kind)) for kind in KINDS}
         """By kind; looking a label up takes as long as counting ten times."""
         for server in SERVERS:

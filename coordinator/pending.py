@@ -17,8 +17,8 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True, eq=False, gc=False):
     """One queued intent.
 
     `entry` is its stream entry, `epoch` the identity of the queue's content, `entry_ms` the queue's clock when it was
-    added, `taken_at` the monotonic clock (s) when the daemon took it. `verdict` is set when it is refused already, and
-    only needs to be put on record.
+    added, `taken_at` the monotonic clock (s) when the daemon took it, `queued_ms` how long it had been queued then, by
+    the queue's clock. `verdict` is set when it is refused already, and only needs to be put on record.
     """
 
     decoded: DecodedIntent
@@ -26,6 +26,7 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True, eq=False, gc=False):
     epoch: str
     entry_ms: int
     taken_at: float
+    queued_ms: float | None = None
     verdict: Refused | None = None
 
     @property

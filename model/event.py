@@ -3,8 +3,8 @@
 Types: ``firn.table.committed`` and ``firn.view.committed`` (one per swap that changed metadata: the metadata log),
 ``firn.intent.rejected`` (one per rejection: the conflict log), ``firn.intent.dead-lettered``,
 ``firn.reservation.disturbed``, and what operators did: ``firn.table.paused``, ``firn.table.resumed``, ``firn.dead-
-letter.retried``, ``firn.dead-letter.dropped``. An event's id is derived from the batch or intent, so that a consumer
-can drop one that is delivered twice.
+letter.retried``, ``firn.dead-letter.dropped``. An event's id is derived from the batch (and
+the table, where a batch moved several) or the intent, so that a consumer can drop one that is delivered twice.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def table_event(segment: Segment, *, events_bytes_max: int) -> Event | None:
     fit = max(1, events_bytes_max // 64)
     snapshots = sorted(snapshots_on(batch.table, segment.decided))
     return Event(
-        id=batch.batch,
+        id=f"{batch.batch}/{batch.table}" if batch.others else batch.batch,
         source=f"{SOURCE}/{batch.daemon}",
         type=f"firn.{batch.kind}.committed",
         subject=batch.table,

@@ -18,9 +18,13 @@ class Committed(  # gc=False: nothing in it leads back to it, and a batch makes 
     """The intent is in the table, exactly once.
 
     `snapshot_id` is None where the operation makes no snapshot. `replays` counts how often the batch had to be
-    replayed because another commit came first; `latency_ms` is from the daemon's taking it to its decision. `details`
-    is what else the operation has to say, such as ids that were assigned or what was kept. `traceparent` is that
-    of the intent.
+    replayed because another commit came first. `details` is what else the operation has to say, such as ids that were
+    assigned or what was kept. `traceparent` is that of the intent, `digest` that of its content.
+
+    Times: `queued_ms` from the entry's being queued to a daemon's taking it (by the queue's clock), `decision_ms` from
+    there to the decision, `commit_ms` from there until the commit was in place (files written, pointer swapped),
+    `latency_ms` all of it until the outcome was sent. The journal is written before the commit, so it has the first
+    two; there `latency_ms` is 0, and so it is in an outcome that was read from it.
     """
 
     intent_id: str
@@ -31,8 +35,12 @@ class Committed(  # gc=False: nothing in it leads back to it, and a batch makes 
     batch: str
     replays: int = 0
     latency_ms: float
+    queued_ms: float | None = None
+    decision_ms: float | None = None
+    commit_ms: float | None = None
     details: dict[str, Any] = {}
     traceparent: str | None = None
+    digest: str | None = None
 
 
 class Rejected(
@@ -45,7 +53,9 @@ class Rejected(
     `files`, `columns` and `partitions` are those concerned (at most `Limits.rejection_files_max` of each; there were
     `files_count` files). `base_snapshot_id` is what the intent was planned on, `head_snapshot_id` what its `branch` (or
     tag) pointed at when it was refused. `details` name the member of a transaction that was refused. `traceparent` is
-    the intent's. `digest`, of the intent's content, is given where there is no journal to keep the rejection.
+    the intent's, and so is `digest`, of its content. Where an entry is no intent, `payload_digest` is that of its bytes
+    instead: the rejection is of these bytes, and not of another entry under the same id. `batch` is None where no
+    journal keeps the rejection. Times are those of `Committed`.
     """
 
     intent_id: str
@@ -68,11 +78,42 @@ class Rejected(
     details: dict[str, Any] = {}
     batch: str | None = None
     latency_ms: float = 0.0
+    queued_ms: float | None = None
+    decision_ms: float | None = None
+    commit_ms: float | None = None
     traceparent: str | None = None
     digest: str | None = None
+    payload_digest: str | None = None
 
 
 Outcome = Committed | Rejected
+
+
+def decision_ms_of(outcome: Outcome) -> float | None:
+    """The time from taking an intent to its decision; older versions called it `latency_ms` in the journal."""
+    return outcome.decision_ms if outcome.decision_ms is not None else outcome.latency_ms or None
+
+
+def from_journal(outcome: Outcome, *, digest: str) -> Outcome:
+    """Return an outcome that a journal has as it is sent: without times that came after the journal was written."""
+    return msgspec.structs.replace(
+        outcome, latency_ms=0.0, decision_ms=decision_ms_of(outcome), commit_ms=None, digest=digest
+    )
+
+
+def is_final(outcome: Outcome) -> bool:
+    """Whether an outcome is of an intent, and not of an entry that is none and only carries an intent's id."""
+    return isinstance(outcome, Committed) or outcome.batch is not None or outcome.digest is not None
+
+
+def concerns(outcome: Outcome, *, digest: str, payload_digest: str) -> bool:
+    """Whether an outcome under an intent's id is of the content with these digests, and of no other.
+
+    True where the outcome does not name its content, as those of older versions do not.
+    """
+    named = outcome.payload_digest if isinstance(outcome, Rejected) else None
+    return outcome.digest in {None, digest} and named in {None, payload_digest}
+
 
 _ENCODER: Final = msgspec.json.Encoder()
 _DECODER: Final[msgspec.json.Decoder[Outcome]] = msgspec.json.Decoder(Outcome)

@@ -245,10 +245,14 @@ class CommitsTable:
         return answer
 
     def _written(self, view: TableView, decisions: list[Decision], *, run: str) -> list[ContentFile]:
+        # A table that an earlier version made lacks columns that came later, until somebody adds them.
         target = WriteTarget.of(view, run=run, files={}, sort_order_id=view.metadata.default_sort_order_id)
         with ParquetSink(target, name="journal", files=self._files) as sink:
             for start in range(0, len(decisions), ROWS_PER_BATCH):
-                sink.write(rows_of_decisions(decisions[start : start + ROWS_PER_BATCH]))
+                rows = rows_of_decisions(decisions[start : start + ROWS_PER_BATCH])
+                sink.write(
+                    rows.select([name for name in rows.schema.names if view.schema.find_field(name) is not None])
+                )
             return sink.close()
 
 

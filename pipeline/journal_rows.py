@@ -12,7 +12,7 @@ import msgspec
 import pyarrow as pa
 
 from firn.model.journal import Batch, Decided, Segment
-from firn.model.outcome import Committed, Rejected
+from firn.model.outcome import Committed, Rejected, decision_ms_of
 from firn.model.schema import schema_from_json
 from firn.storage.parquet_schema import arrow_schema
 
@@ -83,8 +83,10 @@ COLUMNS: Final = (
     JournalColumn("base_snapshot_id", "long", "the snapshot that it was planned on", _of_decided("base_snapshot_id")),
     JournalColumn("queued_at", "timestamptz", "when it was added to the queue, by the queue's clock",
                   lambda d: d.decided.entry_ms * 1000 or None),
-    JournalColumn("latency_ms", "double", "from the daemon's taking it to its decision",
-                  lambda d: d.decided.outcome.latency_ms),
+    JournalColumn("queued_ms", "double", "from its being queued to a daemon's taking it, by the queue's clock",
+                  lambda d: d.decided.outcome.queued_ms),
+    JournalColumn("decision_ms", "double", "from the daemon's taking it to its decision, before files are written",
+                  lambda d: decision_ms_of(d.decided.outcome)),
     JournalColumn("deliveries", "int", "how often it was handed to a daemon", _of_decided("deliveries")),
     JournalColumn("trace_id", "string", "the trace that its writer named", _of_decided("trace_id")),
     JournalColumn("snapshot_id", "long", "the snapshot that it made", _of_commit("snapshot_id")),

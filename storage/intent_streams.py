@@ -154,7 +154,8 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
 class Settlement(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What is to be told about one entry before it is acknowledged.
 
-    `intent_id` None: none could be read, so there is no outcome key and no reply. `event` and `dead_letter` are JSON.
+    `intent_id` None: there is no outcome key. Otherwise the outcome is put under the intent's key if there is none yet,
+    or where it is `journaled` and the one there is not (`outcome_to_send`). `event` and `dead_letter` are JSON.
     """
 
     shard: int
@@ -165,6 +166,38 @@ class Settlement(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     reply_to: str | None = None
     event: bytes | None = None
     dead_letter: bytes | None = None
+    journaled: bool = False
+
+
+class _Decision(msgspec.Struct):
+    batch: str | None = None
+    digest: str | None = None
+
+
+_DECISION: Final = msgspec.json.Decoder(_Decision)
+
+
+def outcome_to_send(told: Settlement, stored: bytes | None) -> tuple[bytes, bool]:
+    """Return what to reply where `stored` is under the intent's key, and whether the outcome takes its place.
+
+    The first outcome is final. One that no journal keeps (it names no batch) gives way to one that a journal keeps. The
+    same decision on the same content is replied as it was sent first, when its times were known.
+    """
+    try:
+        first = None if stored is None else _DECISION.decode(stored)
+    except msgspec.DecodeError:
+        first = None
+    if stored is None or first is None or (first.batch is None and told.journaled):
+        return told.outcome, True
+    return (stored if _is_same(first, told.outcome) else told.outcome), False
+
+
+def _is_same(first: _Decision, outcome: bytes) -> bool:
+    try:
+        decision = _DECISION.decode(outcome)
+    except msgspec.DecodeError:
+        return False
+    return first.batch is not None and (first.batch, first.digest) == (decision.batch, decision.digest)
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -325,22 +358,12 @@ class IntentStreams(Protocol):
         """Count that these entries, which were read again, are handed out once more; them with their `deliveries`."""
         ...
 
-    def worded(
-        self, batch: Sequence[Settlement], *, events: Sequence[bytes], places: Mapping[str, bytes | None]
-    ) -> bytes | None:
-        """What `settle` would send, to be given to it with the same, so that it is ready when the time comes.
-
-        None where that is no single message.
-        """
-        ...
-
     async def settle(
         self,
         batch: Sequence[Settlement],
         *,
         events: Sequence[bytes] = (),
         places: Mapping[str, bytes | None] | None = None,
-        worded: bytes | None = None,
     ) -> None:
         """Publish events and places of tables, tell the outcomes, then acknowledge the entries; one round trip.
 

@@ -39,6 +39,7 @@ from firn.storage.intent_streams import (
     check_payload,
     entry_of,
     id_order,
+    outcome_to_send,
 )
 from firn.storage.memory_redis import Claim, Group, RedisContent, Stream, text_of
 from firn.storage.redis_vitals import RedisVitals
@@ -145,21 +146,13 @@ class MemoryStreams:
                 pending.consumer, pending.deliveries = consumer, entry.deliveries + 1
         return [msgspec.structs.replace(entry, deliveries=entry.deliveries + 1) for entry in entries]
 
-    def worded(
-        self, batch: Sequence[Settlement], *, events: Sequence[bytes], places: Mapping[str, bytes | None]
-    ) -> bytes | None:
-        return None
-
     async def settle(
         self,
         batch: Sequence[Settlement],
         *,
         events: Sequence[bytes] = (),
         places: Mapping[str, bytes | None] | None = None,
-        worded: bytes | None = None,
     ) -> None:
-        assert worded is None
-
         def effect() -> None:
             for event in events:
                 self._tell(event)
@@ -391,11 +384,14 @@ class MemoryStreams:
         return [entry_of(shard, text_of(entry_id), known.entries[entry_id], deliveries=1) for entry_id in ids]
 
     def _settle(self, told: Settlement) -> None:
+        outcome = told.outcome
         if told.intent_id is not None:
-            expires_ms = self._server.now_ms() + told.outcome_ttl_s * 1000
-            self._server.keys[self._names.outcome(told.intent_id)] = (told.outcome, expires_ms)
+            key = self._names.outcome(told.intent_id)
+            outcome, is_put = outcome_to_send(told, self._server.get(key))
+            if is_put:
+                self._server.keys[key] = (outcome, self._server.now_ms() + told.outcome_ttl_s * 1000)
         if told.reply_to is not None and self._names.is_reply(told.reply_to):
-            self._server.add(told.reply_to, {OUTCOME_FIELD.encode(): told.outcome}, length_max=REPLY_LENGTH_MAX)
+            self._server.add(told.reply_to, {OUTCOME_FIELD.encode(): outcome}, length_max=REPLY_LENGTH_MAX)
         if told.event is not None:
             self._tell(told.event)
         if told.dead_letter is not None:

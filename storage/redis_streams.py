@@ -152,20 +152,14 @@ class RedisStreams:
         async with redis_errors("count_delivery"):
             return await self._claims.count(shard, entries, consumer=consumer)
 
-    def worded(
-        self, batch: Sequence[Settlement], *, events: Sequence[bytes], places: Mapping[str, bytes | None]
-    ) -> bytes | None:
-        return self._telling.worded(batch, events=events, places=places)
-
     async def settle(
         self,
         batch: Sequence[Settlement],
         *,
         events: Sequence[bytes] = (),
         places: Mapping[str, bytes | None] | None = None,
-        worded: bytes | None = None,
     ) -> None:
-        await self._telling.settle(batch, events=events, places=places or {}, worded=worded)
+        await self._telling.settle(batch, events=events, places=places or {})
 
     async def publish(self, events: Sequence[bytes]) -> None:
         await self._telling.publish(events)

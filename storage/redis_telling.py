@@ -26,6 +26,7 @@ from firn.storage.intent_streams import (
     REPLY_TTL_S,
     Settlement,
     StreamNames,
+    outcome_to_send,
 )
 from firn.storage.redis_errors import redis_errors
 from firn.storage.redis_lines import WaitingLine
@@ -50,10 +51,19 @@ for _ = 1, take() do
 end
 local refused = {{}}
 for _ = 1, take() do
-  local reply, ttl, lasts = take(), take(), false
+  local reply, ttl, journaled, lasts = take(), take(), take(), false
   for _ = 1, take() do
     local key, outcome = take(), take()
-    if key ~= '' then call('SET', key, outcome, 'EX', ttl) end
+    if key ~= '' and not call('SET', key, outcome, 'NX', 'EX', ttl) then
+      local stored = redis.pcall('GET', key)
+      local is_read, first = pcall(cjson.decode, stored)
+      if not is_read or type(first) ~= 'table' or (journaled == 1 and not first.batch) then
+        call('SET', key, outcome, 'EX', ttl)
+      elseif first.batch then
+        local is_same, this = pcall(cjson.decode, outcome)
+        if is_same and this.batch == first.batch and this.digest == first.digest then outcome = stored end
+      end
+    end
     if reply ~= '' then
       local answer = redis.pcall(
         'XADD', reply, 'MAXLEN', '~', {REPLY_LENGTH_MAX}, '*', '{OUTCOME_FIELD}', outcome)
@@ -78,7 +88,8 @@ return refused
 """
 """Events, places of tables, outcomes, acknowledgements; the answer lists the replies that a stream did not take.
 
-Anything else that is refused ends it before an entry is acknowledged.
+Anything else that is refused ends it before an entry is acknowledged. An outcome is put under its key as
+`outcome_to_send` says.
 """
 
 OUTCOMES_SCRIPT: Final = """
@@ -109,13 +120,14 @@ def argument_of(
     All that is told is JSON, and goes as text: the script's library does not know the type for bytes.
     """
     prefix = names.outcome("")
-    told_to: dict[tuple[str | None, int], list[str]] = {}
+    told_to: dict[tuple[str | None, int, bool], list[str]] = {}
     told_events, letters = list(events), []
     acknowledged: defaultdict[int, list[str]] = defaultdict(list)
     for told in batch:
-        of_reply = told_to.get((told.reply_to, told.outcome_ttl_s))
+        group = told.reply_to, told.outcome_ttl_s, told.journaled
+        of_reply = told_to.get(group)
         if of_reply is None:
-            of_reply = told_to[told.reply_to, told.outcome_ttl_s] = []
+            of_reply = told_to[group] = []
         of_reply.append("" if told.intent_id is None else prefix + told.intent_id)
         of_reply.append(told.outcome.decode())
         if told.event is not None:
@@ -127,8 +139,9 @@ def argument_of(
     for table, place in places.items():
         given += (names.table(table), (place or b"").decode())
     given.append(len(told_to))
-    for (reply_to, ttl_s), of_reply in told_to.items():
-        given += (reply_to if reply_to is not None and names.is_reply(reply_to) else "", ttl_s, len(of_reply) // 2)
+    for (reply_to, ttl_s, journaled), of_reply in told_to.items():
+        stream = reply_to if reply_to is not None and names.is_reply(reply_to) else ""
+        given += (stream, ttl_s, int(journaled), len(of_reply) // 2)
         given += of_reply
     given += (len(letters), *_texts(letters))
     pages = [
@@ -158,23 +171,16 @@ class RedisTelling:
         self._scripts = not cluster
         self._line = None if cluster else WaitingLine(redis)
 
-    def worded(
-        self, batch: Sequence[Settlement], *, events: Sequence[bytes], places: Mapping[str, bytes | None]
-    ) -> bytes | None:
-        """As `IntentStreams.worded`: what the script takes."""
-        return argument_of(batch, events=events, places=places, names=self._names) if self._scripts else None
-
     async def settle(
         self,
         batch: Sequence[Settlement],
         *,
         events: Sequence[bytes],
         places: Mapping[str, bytes | None],
-        worded: bytes | None = None,
     ) -> None:
         """As `IntentStreams.settle`: events and places, then outcomes, then acknowledgements."""
         if self._scripts:
-            argument = worded or argument_of(batch, events=events, places=places, names=self._names)
+            argument = argument_of(batch, events=events, places=places, names=self._names)
             async with redis_errors("settle", write=True):
                 try:
                     _log_refused(await self._run(keys_of(self._names), [argument]))
@@ -191,9 +197,10 @@ class RedisTelling:
                 await self._settle_in_cluster(batch)
                 return
             # One MULTI: a server without memory refuses all of it, and nothing is acknowledged that was not told.
+            stored = await self._stored(batch)
             pipeline = self._redis.pipeline(transaction=True)
-            for told in batch:
-                self._tell(pipeline, told)
+            for told in sorted(batch, key=_is_unjournaled):  # the first under a key stays
+                self._tell(pipeline, told, stored=stored)
             for told in batch:
                 pipeline.xack(self._names.intents(told.shard), GROUP, told.entry_id)
             _log_refused(await pipeline.execute(raise_on_error=False))
@@ -254,11 +261,34 @@ class RedisTelling:
         self._scripts = False
         _log.warning("streams.no-scripts", hint="allow +evalsha and +script|load: outcomes are sent faster then")
 
-    def _tell(self, pipeline: Any, told: Settlement) -> None:
+    async def _stored(self, batch: Sequence[Settlement]) -> dict[str, bytes]:
+        """What is under the keys of these intents, where no script can look."""
+        keyed = [told.intent_id for told in batch if told.intent_id is not None]
+        if not keyed:
+            return {}
+        pipeline = self._redis.pipeline(transaction=False)
+        for intent_id in keyed:
+            pipeline.get(self._names.outcome(intent_id))
+        found = await pipeline.execute(raise_on_error=False)
+        for one in found:
+            if isinstance(one, Exception) and not _is_wrong_type(one):
+                raise one
+        return {
+            intent_id: b"" if isinstance(one, Exception) else one
+            for intent_id, one in zip(keyed, found, strict=True)
+            if one is not None
+        }
+
+    def _tell(self, pipeline: Any, told: Settlement, *, stored: Mapping[str, bytes]) -> None:
+        outcome = told.outcome
         if told.intent_id is not None:
-            pipeline.set(self._names.outcome(told.intent_id), told.outcome, ex=told.outcome_ttl_s)
+            first = stored.get(told.intent_id)
+            outcome, is_put = outcome_to_send(told, first)
+            if is_put:
+                key = self._names.outcome(told.intent_id)
+                pipeline.set(key, outcome, ex=told.outcome_ttl_s, nx=first is None)
         if told.reply_to is not None and self._names.is_reply(told.reply_to):
-            pipeline.xadd(told.reply_to, {OUTCOME_FIELD: told.outcome}, maxlen=REPLY_LENGTH_MAX, approximate=True)
+            pipeline.xadd(told.reply_to, {OUTCOME_FIELD: outcome}, maxlen=REPLY_LENGTH_MAX, approximate=True)
             pipeline.expire(told.reply_to, REPLY_TTL_S)
         if told.event is not None:
             pipeline.xadd(self._names.events, {EVENT_FIELD: told.event}, maxlen=EVENTS_LENGTH_MAX, approximate=True)
@@ -267,9 +297,10 @@ class RedisTelling:
             pipeline.xadd(self._names.dead_letters, fields, maxlen=DEAD_LETTERS_LENGTH_MAX, approximate=True)
 
     async def _settle_in_cluster(self, batch: Sequence[Settlement]) -> None:
+        stored = await self._stored(batch)
         pipeline = self._redis.pipeline(transaction=False)
-        for told in batch:
-            self._tell(pipeline, told)
+        for told in sorted(batch, key=_is_unjournaled):  # the first under a key stays
+            self._tell(pipeline, told, stored=stored)
         results = await pipeline.execute(raise_on_error=False)
         for error in results:
             if isinstance(error, Exception) and not _is_wrong_type(error):
@@ -279,6 +310,10 @@ class RedisTelling:
         for told in batch:
             pipeline.xack(self._names.intents(told.shard), GROUP, told.entry_id)
         await pipeline.execute()
+
+
+def _is_unjournaled(told: Settlement) -> bool:
+    return not told.journaled
 
 
 def _is_wrong_type(error: object) -> bool:

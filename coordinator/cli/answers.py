@@ -102,11 +102,11 @@ def answer_row(answer: Answer, intent: Intent | None) -> tuple[object, ...]:
         case Committed():
             return (
                 "committed", operation, answer.table, answer.intent_id, answer.snapshot_id or "-",
-                f"{answer.latency_ms:.1f}", "",
+                _took(answer), "",
             )  # fmt: skip
         case Rejected():
             return (
-                "rejected", operation, answer.table, answer.intent_id, "-", f"{answer.latency_ms:.1f}", reason(answer)
+                "rejected", operation, answer.table, answer.intent_id, "-", _took(answer), reason(answer)
             )  # fmt: skip
         case Unknown():
             return ("unknown", operation, answer.table, answer.intent_id, "-", "-", advice(answer))
@@ -138,3 +138,8 @@ def outcome_pairs(outcome: Outcome) -> list[tuple[str, Any]]:
     members = msgspec.to_builtins(outcome)
     order = ["status", "intent-id", "table", *sorted(members.keys() - {"status", "intent-id", "table"})]
     return [(name, members[name]) for name in order if members.get(name) not in (None, [])]
+
+
+def _took(outcome: Outcome) -> str:
+    """The latency, where it is known: a journal has none."""
+    return f"{outcome.latency_ms:.1f}" if outcome.latency_ms else "-"

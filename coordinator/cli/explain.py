@@ -21,7 +21,7 @@ from firn.coordinator.journal.lookups import find_decision
 from firn.coordinator.journal.old_segments import UNREADABLE
 from firn.model.errors import InvalidInput, NotFound, Unavailable
 from firn.model.identifiers import is_intent_id
-from firn.model.outcome import Outcome, decode_outcome
+from firn.model.outcome import Outcome, decode_outcome, is_final
 from firn.model.pause import Pause
 from firn.model.sharding import shard_of
 from firn.storage.pauses import Pauses
@@ -58,7 +58,9 @@ def explain(reach: Reach, *, intent_id: str | None, snapshot_id: int | None, tab
 
 def _intent(reach: Reach, intent_id: str, table: str | None) -> int:
     outcome, entries = _in_redis(reach, intent_id, table)
-    table = table or (outcome.table if outcome is not None else None) or _table_of(entries)
+    if outcome is not None and is_final(outcome):  # what is no intent may name any table
+        table = table or outcome.table
+    table = table or _table_of(entries)
     reads = PatientReads()
     story = story_of(
         intent_id, sources=_sources(reach, intent_id, table, reads=reads), outcome=outcome, entries=entries,
@@ -77,7 +79,7 @@ def _in_redis(reach: Reach, intent_id: str, table: str | None) -> tuple[Outcome 
         async with reach.streams() as streams:
             data = await streams.outcome(intent_id)
             outcome = None if data is None else decode_outcome(data)
-            known = table or (None if outcome is None else outcome.table)
+            known = table or (outcome.table if outcome is not None and is_final(outcome) else None)
             shards = await shards_of(streams)
             looked_at = range(shards) if not known else [shard_of(known, shards=shards)]
             return outcome, await places_of(streams, intent_id, shards=looked_at)

@@ -13,7 +13,7 @@ from firn.coordinator.insight.landed import Landed
 from firn.coordinator.insight.queue_look import Place
 from firn.coordinator.outcomes.publish import OUR_MISTAKES
 from firn.model.amounts import plural
-from firn.model.outcome import Committed, Hint, Rejected
+from firn.model.outcome import Committed, Hint, Outcome, Rejected, decision_ms_of
 
 LISTED_MAX: Final = 10
 """Files, snapshots and intents shown to people; --json has more."""
@@ -122,7 +122,7 @@ def _lost_line(lost: LostSwap) -> Line:
 
 
 def _committed_lines(story: Story, outcome: Committed) -> Iterator[Line]:
-    took = f", {span_of(outcome.latency_ms)} after the daemon took it"
+    took = _times(outcome)
     if outcome.snapshot_id is None:
         yield Line("outcome", f"committed{took}", style="green")
     else:
@@ -130,6 +130,22 @@ def _committed_lines(story: Story, outcome: Committed) -> Iterator[Line]:
     yield from (Line("", f"{name}: {value}") for name, value in outcome.details.items())
     if story.now is not None:
         yield _now_line(story.now)
+
+
+def _times(outcome: Outcome) -> str:
+    """How long an intent took, as far as it is known: the journal is written before the commit."""
+    decision_ms = decision_ms_of(outcome)
+    parts = [
+        f"{what} {span_of(ms)}"
+        for what, ms in (
+            ("queued", outcome.queued_ms),
+            ("decided in", decision_ms),
+            ("committed in", outcome.commit_ms),
+        )
+        if ms is not None
+    ]
+    whole = f" ({span_of(outcome.latency_ms)} in all)" if outcome.commit_ms is not None else ""
+    return f", {', '.join(parts)}{whole}" if parts else ""
 
 
 def _now_line(now: Now) -> Line:

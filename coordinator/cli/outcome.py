@@ -12,7 +12,7 @@ from firn.coordinator.cli.reach import Reach, reaching
 from firn.coordinator.cli.text import one_line, shown
 from firn.coordinator.journal.lookups import find_decision
 from firn.coordinator.journal.old_segments import UNREADABLE
-from firn.model.errors import InvalidInput, Unavailable
+from firn.model.errors import InvalidInput, NotFound, Unavailable
 from firn.model.identifiers import is_intent_id
 from firn.model.outcome import Outcome, Rejected, decode_outcome
 from firn.storage.pointers import Pointer
@@ -27,7 +27,11 @@ def outcome(reach: Reach, *, intent_id: str, table: str | None) -> int:
     if not is_intent_id(intent_id):
         raise InvalidInput(f"{intent_id[:80]!r} is not a UUIDv7 in lower case", where="ID")
     reads = PatientReads()
-    found = _in_redis(reach, intent_id) or _in_journals(reach, intent_id, table, reads=reads)
+    found = _in_redis(reach, intent_id)
+    if found is None or (
+        isinstance(found, Rejected) and found.batch is None
+    ):  # no journal keeps it, as far as is known
+        found = _in_journals(reach, intent_id, table, reads=reads, told=found) or found
     if found is None:
         known = "Redis and the journals know" if not reads.hanging else "Redis and the journals that were read know"
         complain(f"firn: nothing is decided about {intent_id}, as far as {known}")
@@ -51,8 +55,16 @@ def _in_redis(reach: Reach, intent_id: str) -> Outcome | None:
     return None if data is None else decode_outcome(data)
 
 
-def _in_journals(reach: Reach, intent_id: str, table: str | None, *, reads: PatientReads) -> Outcome | None:
-    pointers = [reach.pointer(table, dropped=True)] if table is not None else reach.pointers()
+def _in_journals(
+    reach: Reach, intent_id: str, table: str | None, *, reads: PatientReads, told: Outcome | None
+) -> Outcome | None:
+    """What the journals have: they are right where Redis has a rejection that no journal keeps (`told`)."""
+    try:
+        pointers = [reach.pointer(table, dropped=True)] if table is not None else reach.pointers()
+    except (NotFound, Unavailable):
+        if told is None:
+            raise
+        return None
     for pointer in pointers:
         try:
             found = _in_journal(reach, intent_id, pointer, reads=reads)

@@ -25,8 +25,8 @@ from firn.coordinator.client.home_loop import HomeLoop
 from firn.coordinator.client.intents import sealed
 from firn.coordinator.client.options import RESUBMIT_AFTER_S, RESUBMIT_AFTER_S_MAX, UNRESOLVED_MAX
 from firn.model.errors import FirnError, InvalidIntent, Misconfigured, Unavailable
-from firn.model.intent import Intent, encode_intent
-from firn.model.outcome import Outcome, decode_outcome
+from firn.model.intent import Intent, digest_in, digest_of, encode_intent
+from firn.model.outcome import Outcome, concerns, decode_outcome
 from firn.model.sharding import shard_of
 from firn.storage.intent_streams import (
     FIRST_ID,
@@ -70,7 +70,8 @@ class Waiting:
         self.intent_id = intent.intent_id
         self.table = intent.table
         self.payload = payload
-        self.digest = intent.digest
+        self.payload_digest = digest_in(payload)
+        self.digest = intent.digest or digest_of(intent)
         self.epoch_of = None if intent.writer_sequence is None else (intent.table, intent.writer or "")
         self.answer = answer
         self.attempts = 0
@@ -98,6 +99,10 @@ class Waiting:
             return False
         retry_s = SEND_RETRY_S * 2 ** min(self.failures - 1, 10)
         return now - self.sent_at >= (min(retry_s, self.delay_s) if self.failures else self.delay_s)
+
+    def is_answered_by(self, outcome: Outcome) -> bool:
+        """Whether an outcome under the intent's id is this intent's: a damaged copy or another content has its own."""
+        return concerns(outcome, digest=self.digest, payload_digest=self.payload_digest)
 
     def unknown(self, reason: str) -> Unknown:
         """The answer while there is none: the `reason`, and how far the intent has come."""
@@ -299,8 +304,8 @@ class Delivery:
         for message in messages:
             outcome = _outcome_of(message.data)
             waiting = None if outcome is None else self._waiting.get(outcome.intent_id)
-            if outcome is None or waiting is None:
-                continue  # told twice, or of an intent that was given up
+            if outcome is None or waiting is None or not waiting.is_answered_by(outcome):
+                continue  # sent twice, of an intent that was given up, or of another entry under this id
             self._heard_at = time.monotonic()
             self._passed_at[waiting.table] = max(waiting.sent_at, self._passed_at.get(waiting.table, 0.0))
             self._heard_since_rewind = True
@@ -355,6 +360,8 @@ class Delivery:
         try:
             async with self._lookups:
                 outcome = await self.outcome(waiting.intent_id)
+                if outcome is not None and not waiting.is_answered_by(outcome):
+                    outcome = None  # the daemon answers this content on the reply stream
                 stands = outcome is None and queued is not None and await self._streams.holds(*queued)
         except (FirnError, OSError) as error:
             _log.info("outcome of %s not read: %s", waiting.intent_id, error)

@@ -25,15 +25,16 @@ def outcome_of(
     *,
     working: Working,
     location: str | None,
-    now: float,
+    decided_at: float,
 ) -> Outcome:
-    """The final word on one intent.
+    """Return the outcome of one intent as the journal keeps it.
 
-    `location` is of the metadata file after the batch; `now` is the monotonic clock, for the latency.
+    `location` is of the metadata file after the batch; `decided_at` is the monotonic clock (s) when it was decided.
+    What comes after (the commit's duration, the whole latency) is added when the outcome is sent.
     """
     intent = pending.decoded.intent
     attempt = working.attempt
-    latency_ms = round((now - pending.taken_at) * 1_000_000) / 1000  # to three places, which `round` takes longer for
+    decision_ms = to_ms(decided_at - pending.taken_at)
     match decision:
         case Applied():
             return Committed(
@@ -44,7 +45,9 @@ def outcome_of(
                 metadata_location=location,
                 batch=attempt.batch,
                 replays=attempt.number,
-                latency_ms=latency_ms,
+                latency_ms=0.0,
+                queued_ms=pending.queued_ms,
+                decision_ms=decision_ms,
                 details=decision.details,
                 traceparent=intent.traceparent,
             )
@@ -54,12 +57,24 @@ def outcome_of(
                 placed(working, intent, decision),
                 limits=working.limits,
                 batch=attempt.batch,
-                latency_ms=latency_ms,
+                queued_ms=pending.queued_ms,
+                decision_ms=decision_ms,
             )
 
 
+def to_ms(seconds: float) -> float:
+    """Return milliseconds to three places (`round` with places takes longer)."""
+    return round(seconds * 1_000_000) / 1000
+
+
 def rejected_as(
-    intent: Intent, refused: Refused, *, limits: Limits, batch: str | None = None, latency_ms: float = 0.0
+    intent: Intent,
+    refused: Refused,
+    *,
+    limits: Limits,
+    batch: str | None = None,
+    queued_ms: float | None = None,
+    decision_ms: float | None = None,
 ) -> Rejected:
     """A refusal as the outcome of an intent."""
     return Rejected(
@@ -82,7 +97,8 @@ def rejected_as(
         head_snapshot_id=refused.head_snapshot_id,
         details=refused.details,
         batch=batch,
-        latency_ms=latency_ms,
+        queued_ms=queued_ms,
+        decision_ms=decision_ms,
         traceparent=intent.traceparent,
     )
 

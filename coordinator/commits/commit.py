@@ -6,7 +6,7 @@ steps. Blocking (reads, encoding): call it in a worker thread.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
@@ -81,11 +81,14 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 class Prepared(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """A batch ready to be swapped in: all `parts` or none, and only while the pointers of `unmoved` do not move.
 
+    `decided_at` is the monotonic clock (s) when its intents had been decided.
+
     The first part is the lane's own table's. There is none when there is no table to journal on: then the outcomes are
     final as they are.
     """
 
     outcomes: tuple[Outcome, ...]
+    decided_at: float
     parts: tuple[Part, ...] = ()
     unmoved: tuple[PointerCheck, ...] = ()
 
@@ -128,30 +131,31 @@ def prepare(
     attempt: Attempt,
     retried: Sequence[Retried],
     lock_token: int,
-    now: float,
+    clock: Callable[[], float],
 ) -> Prepared:
     """Replay the batch on `state` and encode everything that its commit needs.
 
-    `now` is the monotonic clock, for latencies. Raises what reading the table raises: nothing is decided then.
+    `clock` is the monotonic clock, for latencies. Raises what reading the table raises: nothing is decided then.
     """
     working = working_on(state, reader=reader, attempt=attempt, placement=plan.placement, limits=plan.limits)
     working.waiting = plan.waiting or ()
     decisions = decide(working, plan.pendings)
+    decided_at = clock()
     if plan.waiting is not None and is_due(state.metadata):
         limit_history(working)
     moved = move(state, working)
     outcomes = tuple(
-        outcome_of(pending, decision, working=working, location=moved.new, now=now)
+        outcome_of(pending, decision, working=working, location=moved.new, decided_at=decided_at)
         for pending, decision in zip(plan.pendings, decisions, strict=True)
     )
     if state.pointer is None and working.current is None:
-        return Prepared(outcomes=outcomes)
+        return Prepared(outcomes=outcomes, decided_at=decided_at)
     segment = segment_of(
         plan.pendings, state, working,
         daemon=plan.daemon, outcomes=outcomes, retried=retried, lock_token=lock_token, moved=moved,
     )  # fmt: skip
     part = part_of(plan, state, working, segment=segment, moved=moved, pendings=plan.pendings)
-    return Prepared(outcomes=outcomes, parts=(part,))
+    return Prepared(outcomes=outcomes, decided_at=decided_at, parts=(part,))
 
 
 def part_of(

@@ -6,7 +6,7 @@ thread.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -46,7 +46,7 @@ def prepare_rename(
     attempt: Attempt,
     retried: Sequence[Retried],
     lock_tokens: Mapping[str, int],
-    now: float,
+    clock: Callable[[], float],
 ) -> Prepared:
     """Replay the plan's one intent on the states of both names, and encode everything that its commit needs.
 
@@ -64,12 +64,13 @@ def prepare_rename(
         refused = msgspec.structs.replace(plan, pendings=(msgspec.structs.replace(pending, verdict=decision),))
         return prepare(
             refused, state, reader=reader, attempt=attempt, retried=retried, lock_token=lock_tokens[state.table],
-            now=now,
+            clock=clock,
         )  # fmt: skip
     assert before is not None
-    outcome = outcome_of(pending, decision, working=old, location=before.metadata_location, now=now)
+    decided_at = clock()
+    outcome = outcome_of(pending, decision, working=old, location=before.metadata_location, decided_at=decided_at)
     parts = _parts(plan, (state, old), (target, new), outcome, retried=retried, lock_tokens=lock_tokens)
-    return Prepared(outcomes=(outcome,), parts=parts)
+    return Prepared(outcomes=(outcome,), decided_at=decided_at, parts=parts)
 
 
 def _parts(

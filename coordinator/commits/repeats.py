@@ -10,18 +10,28 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from firn.coordinator.journal.decisions import Decisions
+from firn.coordinator.journal.decisions import Decisions, Known
 from firn.coordinator.journal.old_segments import UNREADABLE
+from firn.coordinator.outcomes.refusals import OfAnotherTable
 from firn.coordinator.pending import Pending
 from firn.coordinator.replay.decision import Refused
 from firn.model.intent import digest_as_spelled
+from firn.model.journal import Decided, Segment
 from firn.model.outcome import Outcome, Rejected
+
+
+class Unpublished(msgspec.Struct, frozen=True):
+    """Decisions of one segment that were never published, with their entries."""
+
+    segment: Segment
+    decided: list[tuple[Pending, Decided]] = []
 
 
 class Sorted(msgspec.Struct, frozen=True, kw_only=True):
     """A batch, sorted.
 
     `open` are to be decided now, each identity once. `repeats` have been decided: with the outcome to send again.
+    `unpublished` have been, too, by these very entries, and nobody was sent anything: by their journal segments.
     `reused` carry the id of another intent: refused, but not put on record, because the record is the other's.
     `later` say the same as an open one of this batch: to be looked at again when that is decided. `held` may have been
     decided: what would tell cannot be read, and why. They are neither to be decided nor to be told anything.
@@ -29,6 +39,7 @@ class Sorted(msgspec.Struct, frozen=True, kw_only=True):
 
     open: list[Pending]
     repeats: list[tuple[Pending, Outcome]]
+    unpublished: dict[str, Unpublished]
     reused: list[tuple[Pending, Refused]]
     later: list[Pending]
     held: list[tuple[Pending, str]]
@@ -63,7 +74,7 @@ class _Sorting:
     """A batch that is being sorted."""
 
     def __init__(self, decisions: Decisions) -> None:
-        self.result = Sorted(open=[], repeats=[], reused=[], later=[], held=[])
+        self.result = Sorted(open=[], repeats=[], unpublished={}, reused=[], later=[], held=[])
         self._decisions = decisions
         self._ids: set[str] = set()
         self._epochs: dict[str, int] = {}
@@ -75,9 +86,9 @@ class _Sorting:
         result, decisions, intent = self.result, self._decisions, pending.decoded.intent
         known = decisions.find(intent.intent_id)
         if known is not None and known.digest in {pending.decoded.digest, digest_as_spelled(intent)}:
-            result.repeats.append((pending, decisions.decided(known, intent.intent_id).outcome))
+            self._repeat(pending, known)
         elif known is not None:
-            result.reused.append((pending, _reused(known.digest, pending)))
+            result.reused.append((pending, _reused(_other_content(known.digest, pending), pending)))
         elif intent.intent_id in self._ids:
             result.later.append(pending)
         elif intent.writer is None or intent.writer_sequence is None:
@@ -92,6 +103,16 @@ class _Sorting:
             self._ids.add(intent.intent_id)
             self._epochs[intent.writer] = intent.writer_sequence
 
+    def _repeat(self, pending: Pending, known: Known) -> None:
+        """Outcome, event and acknowledgement of an entry are one step: if it is still there, none of it was done."""
+        decided = self._decisions.decided(known, pending.decoded.intent.intent_id)
+        if decided.entry != pending.entry_name:
+            self.result.repeats.append((pending, decided.outcome))
+            return
+        segment = self._decisions.segment(known)
+        unpublished = self.result.unpublished.setdefault(segment.location, Unpublished(segment))
+        unpublished.decided.append((pending, decided))
+
     def hold(self, pending: Pending, reason: str) -> None:
         """Set one aside of which it cannot be known."""
         intent = pending.decoded.intent
@@ -100,17 +121,19 @@ class _Sorting:
             self._waiting.setdefault(intent.writer, reason)
 
 
-def sort_refused(known: Mapping[str, Rejected], batch: Sequence[Pending]) -> Sorted:
-    """Sort what no journal knows by the refusals that none keeps (`firn.coordinator.outcomes.refusals`), by id."""
-    result = Sorted(open=[], repeats=[], reused=[], later=[], held=[])
+def sort_refused(known: Mapping[str, Rejected | OfAnotherTable], batch: Sequence[Pending]) -> Sorted:
+    """Sort what the journal does not know by what `firn.coordinator.outcomes.refusals` does, by id."""
+    result = Sorted(open=[], repeats=[], unpublished={}, reused=[], later=[], held=[])
     for pending in batch:
         first = known.get(pending.decoded.intent.intent_id)
         if first is None:
             result.open.append(pending)
+        elif isinstance(first, OfAnotherTable):
+            result.reused.append((pending, _reused(f"for table {first.table!r}", pending)))
         elif first.digest == pending.decoded.digest:
             result.repeats.append((pending, first))
         else:
-            result.reused.append((pending, _reused(str(first.digest), pending)))
+            result.reused.append((pending, _reused(_other_content(str(first.digest), pending), pending)))
     return result
 
 
@@ -132,10 +155,14 @@ def _sort_epoch(decisions: Decisions, pending: Pending, writer: str, sequence: i
         result.open.append(msgspec.structs.replace(pending, verdict=refused))
 
 
-def _reused(digest: str, pending: Pending) -> Refused:
+def _other_content(digest: str, pending: Pending) -> str:
+    return f"with other content (digest {digest}, here {pending.decoded.digest})"
+
+
+def _reused(which: str, pending: Pending) -> Refused:
     return Refused(
         rule="intent-id-reuse",
-        message=f"this id belongs to an intent with other content (digest {digest}, here {pending.decoded.digest})",
+        message=f"this id belongs to an intent {which}",
         hint="fix",
         conflicting_intent_id=pending.decoded.intent.intent_id,
     )

@@ -5,7 +5,7 @@ Blocking (reads, encoding): call it in a worker thread.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -38,7 +38,7 @@ def prepare_transaction(
     attempt: Attempt,
     retried: Sequence[Retried],
     lock_tokens: Mapping[str, int],
-    now: float,
+    clock: Callable[[], float],
 ) -> Prepared:
     """Replay the plan's one intent, a transaction, and encode everything that its commit needs.
 
@@ -57,21 +57,28 @@ def prepare_transaction(
     }
     drafts = Drafts(tables, places)
     decision = replay_transaction(drafts, transaction, others.seen)
+    decided_at = clock()
     if isinstance(decision, Applied):
         own = {} if plan.waiting is None else {state.table: plan.waiting}
         _limit_histories(drafts.tables, {**own, **others.waiting})
         parts, outcome = _parts(
-            plan, drafts.tables, states, decision, retried=retried, lock_tokens=lock_tokens, now=now
+            plan, drafts.tables, states, decision, retried=retried, lock_tokens=lock_tokens, decided_at=decided_at
         )
         if swap_bytes([part.change for part in parts]) <= SWAP_BYTES_MAX:
-            return Prepared(outcomes=(outcome,), parts=parts, unmoved=others.unmoved)
+            return Prepared(outcomes=(outcome,), decided_at=decided_at, parts=parts, unmoved=others.unmoved)
         decision = rules.TRANSACTION_TOO_LARGE.refused(
             f"the pointers of its {len(parts)} tables have more than {SWAP_BYTES_MAX} bytes together"
         )
     assert isinstance(decision, Refused)
     refused = msgspec.structs.replace(plan, pendings=(msgspec.structs.replace(pending, verdict=decision),))
     return prepare(
-        refused, state, reader=reader, attempt=attempt, retried=retried, lock_token=lock_tokens[state.table], now=now
+        refused,
+        state,
+        reader=reader,
+        attempt=attempt,
+        retried=retried,
+        lock_token=lock_tokens[state.table],
+        clock=clock,
     )
 
 
@@ -94,14 +101,14 @@ def _parts(
     *,
     retried: Sequence[Retried],
     lock_tokens: Mapping[str, int],
-    now: float,
+    decided_at: float,
 ) -> tuple[tuple[Part, ...], Outcome]:
     """The part of every table, and the outcome that stands in the journal of each."""
     (pending,) = plan.pendings
     first = pending.decoded.intent.table
     moved = {name: move(states[name], draft) for name, draft in drafts.items()}
     outcome = outcome_of(
-        pending, _told(applied, moved), working=drafts[first], location=moved[first].new, now=now
+        pending, _told(applied, moved), working=drafts[first], location=moved[first].new, decided_at=decided_at
     )  # fmt: skip
     segments = [OtherPart(table=name, segment=segment_place(states[name], draft)) for name, draft in drafts.items()]
     parts = []

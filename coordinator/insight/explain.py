@@ -176,7 +176,7 @@ def story_of(
     for source in sources:
         found = find_decision(source.journal, source.head, intent_id, skew_ms=source.skew_ms)
         if found is not None:
-            return _decided(story, source, *found)
+            return _decided(story, source, *found, told=outcome)
     story = _queued(story, pauses)
     if outcome is None:
         return story
@@ -214,8 +214,9 @@ def _paused(place: Place, pauses: Mapping[str, Pause]) -> PausedTable | None:
     return next((PausedTable(table=table, pause=pause) for table, pause in found), None)
 
 
-def _decided(story: Story, source: Sources, segment: Segment, decided: Decided) -> Story:
-    outcome = decided.outcome
+def _decided(story: Story, source: Sources, segment: Segment, decided: Decided, *, told: Outcome | None) -> Story:
+    """The story by the journal. What Redis has of the same decision (`told`) knows how long the commit took, too."""
+    outcome = decided.outcome if told is None or told.batch != decided.outcome.batch else told
     made = outcome.snapshot_id if isinstance(outcome, Committed) else None
     if made is not None and not makes(decided, made, table=segment.batch.table):
         made = None

@@ -14,6 +14,7 @@ import msgspec
 import structlog
 
 from firn.coordinator.cancellation import cancel_all
+from firn.coordinator.commits.batch_record import to_ms
 from firn.coordinator.intake.backlog import Backlog
 from firn.coordinator.intake.intent_reader import IntentReader
 from firn.coordinator.intake.lost_entries import LostEntries
@@ -117,6 +118,9 @@ class Intake:
         self._measured: dict[int, float] = {}
         """When shards are to be measured again: each at a time of its own, because whatever comes meanwhile waits."""
         self._measure_at = 0.0
+        self._clock_ahead_s = 0.0
+        """By how much the queue's clock is ahead of the monotonic one."""
+        self._clock_read_at: float | None = None
         self._stopping = False
         self.redis_answers = False
         self._log = structlog.get_logger()
@@ -177,6 +181,7 @@ class Intake:
             self._janitor_at = time.monotonic() + JANITOR_S
             await self._tidy()
         if time.monotonic() >= self._measure_at:
+            await self._read_clock()
             await self._measure()
         for shard in self._lanes.given_up() & self._backlogs.keys():
             self._backlogs[shard].start_over()
@@ -306,6 +311,14 @@ class Intake:
                 backlog.look_for_lost(min_idle_ms=int(JANITOR_S * 1000))
             self._lost.trimmed(shard, await self._streams.trim(shard))
 
+    async def _read_clock(self) -> None:
+        """Read the queue's clock, every `MEASURE_S`: how long intents are queued is told by it."""
+        started = time.monotonic()
+        if self._clock_read_at is None or started >= self._clock_read_at + MEASURE_S:
+            clock_s = await self._streams.clock_ms() / 1000
+            self._clock_read_at = time.monotonic()
+            self._clock_ahead_s = clock_s - (started + self._clock_read_at) / 2
+
     async def _measure(self) -> None:
         """How far behind those shards are whose turn it is. Of new ones it is that before anything is taken."""
         now = time.monotonic()
@@ -353,8 +366,8 @@ class Intake:
         try:
             decoded = self._decode(entry)
         except InvalidIntent as error:
-            self._set_aside.refuse(entry, error, identity=self._set_aside.identity_of(entry), epoch=self._epoch)
-            return None
+            identity = self._set_aside.identity_of(entry)
+            return self._set_aside.refuse(entry, error, identity=identity, epoch=self._epoch)
         except Exception as error:  # noqa: BLE001 - whatever goes wrong over one entry must not stop the others
             return self._set_aside.unreadable(entry, error, epoch=self._epoch)
         return self._put(entry, decoded)
@@ -364,7 +377,9 @@ class Intake:
             decoded = await asyncio.to_thread(self._decode, entry)
         except InvalidIntent as error:
             identity = await asyncio.to_thread(self._set_aside.identity_of, entry)
-            self._set_aside.refuse(entry, error, identity=identity, epoch=self._epoch)
+            refusing = self._set_aside.refuse(entry, error, identity=identity, epoch=self._epoch)
+            if refusing is not None:
+                await refusing
             return
         except Exception as error:  # noqa: BLE001 - as above
             await self._set_aside.unreadable(entry, error, epoch=self._epoch)
@@ -378,13 +393,15 @@ class Intake:
         if home != entry.shard:
             return self._move(entry, home)
         entry_ms = int(entry.entry_id.partition("-")[0])  # the queue's clock; an id of a writer's own may say anything
+        taken_at = time.monotonic()
         self._lanes.put(
             Pending(
                 decoded=decoded,
                 entry=entry,
                 epoch=self._epoch,
                 entry_ms=entry_ms,
-                taken_at=time.monotonic(),
+                taken_at=taken_at,
+                queued_ms=max(0.0, to_ms(taken_at + self._clock_ahead_s - entry_ms / 1000)),
                 verdict=self._verdict(entry, decoded, entry_ms),
             )
         )

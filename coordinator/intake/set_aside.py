@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Awaitable
 from typing import Any, Final
 
 import structlog
@@ -22,6 +24,13 @@ Identity = tuple[str | None, str | None, str | None]
 """Intent id, table and reply stream."""
 
 
+LOOK_PAUSE: Final = 3
+"""How many times as long as it took to look for an outcome nothing is looked for: a fourth of the time at most."""
+
+LOOKS_AHEAD_S: Final = 10.0
+"""How far ahead of its share looking may be, so that a few entries are all looked for."""
+
+
 class SetAside:
     """Sets entries of one daemon aside as dead letters; `epoch` is the identity of the queue's content."""
 
@@ -31,15 +40,52 @@ class SetAside:
         self._lanes = lanes
         self._publisher = publisher
         self._limits = limits
+        self._looks_from = 0.0
         self._log: Any = structlog.get_logger()
 
     def identity_of(self, entry: Entry) -> Identity:
         """Whose intent the entry is, as far as it says. Of a long one in a worker thread: it is read as a whole."""
         return identity_of(entry.payload or b"", limits=self._limits, reply_prefix=self._reply_prefix)
 
-    def refuse(self, entry: Entry, error: InvalidIntent, *, identity: Identity, epoch: str) -> None:
-        """It is no intent, or none that may be: its writer is told, as far as the entry says who that is."""
+    def refuse(self, entry: Entry, error: InvalidIntent, *, identity: Identity, epoch: str) -> Awaitable[None] | None:
+        """Set aside what is no intent. Its writer is answered, as far as the entry says who that is.
+
+        The answer goes under the intent's id, too, unless an intent was decided under it: what is returned, if
+        anything, is to be awaited, and finds that out.
+        """
+        if identity[0] is not None and self._publisher.refusals.is_known_by(entry, identity[0]):
+            return self._refuse_again(entry, error, identity, epoch=epoch)
         self._publisher.dead_letter(entry, rule=error.rule, message=str(error), identity=identity, epoch=epoch)
+        return None
+
+    async def _refuse_again(self, entry: Entry, error: InvalidIntent, identity: Identity, *, epoch: str) -> None:
+        intent_id, table, _ = identity
+        assert intent_id is not None
+        own_id = await self._is_undecided(table, intent_id)
+        self._publisher.dead_letter(
+            entry, rule=error.rule, message=str(error), identity=identity, epoch=epoch, own_id=own_id
+        )
+
+    async def _is_undecided(self, table: str | None, intent_id: str) -> bool:
+        """Whether neither Redis nor the table's journal has an outcome of an intent; False where that is not known.
+
+        Looking costs at most a part of the time: entries that are no intents must not hold up those that are.
+        """
+        started = time.monotonic()
+        if started < self._looks_from - LOOKS_AHEAD_S:
+            return False
+        table = self._publisher.refusals.table_of(intent_id) or table
+        try:
+            async with asyncio.timeout(LOOK_BACK_S):
+                if await self._streams.outcome(intent_id) is not None:
+                    return False
+                return table is None or await self._lanes.decided_before(table, intent_id) is None
+        except (FirnError, OSError) as error:  # TimeoutError, too
+            self._log.warning("past of an intent not read", intent_id=intent_id, reason=str(error))
+            return False
+        finally:
+            took_s = time.monotonic() - started
+            self._looks_from = max(self._looks_from, started) + (1 + LOOK_PAUSE) * took_s
 
     async def unreadable(self, entry: Entry, error: Exception, *, epoch: str) -> None:
         """Reading it failed, for want of memory or by a mistake of ours, which says nothing about the intent.

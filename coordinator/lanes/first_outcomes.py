@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import msgspec
+import structlog
 
 from firn.coordinator.commits.repeats import Sorted, all_new, sort_out, sort_refused
+from firn.coordinator.journal.old_segments import UNREADABLE
 from firn.coordinator.lanes.held_intents import HeldIntents
 from firn.coordinator.lanes.lane_queue import LaneQueue
 from firn.coordinator.lanes.workshop import Workshop
@@ -14,6 +16,7 @@ from firn.coordinator.outcomes.refusals import STATED_DIGEST
 from firn.coordinator.pending import Pending
 from firn.coordinator.replay.rules import PAST_LOST
 from firn.coordinator.tables.table_state import TableState
+from firn.model.journal import Segment
 from firn.model.outcome import Committed
 from firn.storage.given_up import Statement
 
@@ -27,6 +30,7 @@ class FirstOutcomes:
         self._shop = shop
         self._queue = queue
         self._held = held
+        self._log = structlog.get_logger()
 
     async def tell(self, batch: Sequence[Pending], state: TableState) -> list[Pending]:
         """Tell what the table's journal has, or Redis of what no journal keeps; the rest, each identity once.
@@ -42,10 +46,14 @@ class FirstOutcomes:
             stated = await self._shop.given_up.of(pending.decoded.intent.intent_id for pending in waiting)
             result = as_stated(result, stated, told=await self._shop.publisher.refusals.stated(waiting))
         still_open = await self.tell_refused(result.open)  # first: it may raise, and the batch comes again then
+        further = await self._further_segments(result)
         self._tell_again(result)
+        self._publish(result, further, head=state.decisions.head)
         self._queue.put_back(result.later)
         self._held.hold(result.held)
-        self._held.let_go([*result.open, *(pending for pending, _ in (*result.repeats, *result.reused))])
+        unpublished = [pair for one in result.unpublished.values() for pair in one.decided]
+        told = (*result.repeats, *result.reused, *unpublished)
+        self._held.let_go([*result.open, *(pending for pending, _ in told)])
         return still_open
 
     async def tell_as_known(self, batch: Sequence[Pending], state: TableState, *, why: str) -> list[Pending]:
@@ -68,6 +76,23 @@ class FirstOutcomes:
         result = sort_refused(known, batch)
         self._tell_again(result)
         return result.open
+
+    async def _further_segments(self, result: Sorted) -> list[Segment]:
+        """The segments of other tables that were moved together with those that were never published."""
+        found: list[Segment] = []
+        for other in (other for one in result.unpublished.values() for other in one.segment.batch.others):
+            try:
+                found.append(await self._shop.threads.read(self._shop.journal.read, other.segment))
+            except UNREADABLE as error:  # its own lane finds out; who asked for the commit is answered all the same
+                self._log.warning("event not sent", table=other.table, segment=other.segment, reason=str(error))
+        return found
+
+    def _publish(self, result: Sorted, further: Sequence[Segment], *, head: str | None) -> None:
+        """Publish what an earlier swap decided and nobody published."""
+        for segment in further:
+            self._shop.publisher.announce_again(segment)
+        for one in result.unpublished.values():
+            self._shop.publisher.publish_again(one.segment, one.decided, is_head=one.segment.location == head)
 
     def _tell_again(self, result: Sorted) -> None:
         for pending, outcome in result.repeats:

@@ -21,7 +21,7 @@ from firn.coordinator.metrics import TableSize
 from firn.coordinator.pending import Pending
 from firn.coordinator.tables.readability import read_whole
 from firn.model.errors import FirnError, NotFound, Unavailable
-from firn.model.outcome import Outcome
+from firn.model.outcome import Outcome, from_journal
 from firn.model.trouble import Trouble
 from firn.storage.intent_streams import Entry
 from firn.storage.malloc_settings import give_holes_back
@@ -101,7 +101,7 @@ class Lanes:
             return None
         skew_ms = shop.limits.clock_skew_minutes_max * 60_000
         found = await shop.threads.read(find_decision, shop.journal, head, intent_id, skew_ms=skew_ms)
-        return None if found is None else found[1].outcome
+        return None if found is None else from_journal(found[1].outcome, digest=found[1].digest)
 
     def has_room(self, table: str) -> bool:
         """Whether a table's lane may take another intent: it may hold as many bytes as are free, so there are always

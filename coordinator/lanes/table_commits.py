@@ -29,7 +29,6 @@ from firn.coordinator.lanes.paused_tables import TablePausedError
 from firn.coordinator.lanes.work_behind import WorkBehind
 from firn.coordinator.lanes.workshop import Workshop
 from firn.coordinator.metrics import TableSize
-from firn.coordinator.outcomes.publish import Notice
 from firn.coordinator.pending import Pending, operations_in, transaction_in
 from firn.coordinator.replay.attempt import Attempt, Found, Placement
 from firn.coordinator.replay.decision import Refused
@@ -159,14 +158,12 @@ class TableCommits:
                 if not prepared.parts:
                     self._publish_unjournaled(batch, prepared.outcomes)
                     return
-                (notice, swap), found = await asyncio.gather(
-                    self._write(prepared, batch, leases), self._places.unusable_files(prepared)
-                )
+                swap, found = await asyncio.gather(self._write(prepared, leases), self._places.unusable_files(prepared))
                 if not found.keys() <= unusable.keys():
                     unusable |= found  # replayed again, the intents that name these files are refused
                     shop.metrics.count_written(prepared.files)
                     continue
-                won = await self._swap(swap, prepared, leases, batch, notice=notice, retried=retried, number=number)
+                won = await self._swap(swap, prepared, leases, batch, retried=retried, number=number)
                 shop.metrics.count_written(prepared.files)
                 if won:
                     return
@@ -182,13 +179,13 @@ class TableCommits:
         self, plan: Plan, attempt: Attempt, *, leases: Sequence[Lease], retried: Sequence[Retried]
     ) -> Prepared:
         """Replay and encode the batch; a transaction on all of its tables, a rename on both names."""
-        reader, retries, now = self._shop.reader, tuple(retried), time.monotonic()
+        reader, retries, clock = self._shop.reader, tuple(retried), time.monotonic
         renaming = rename_in(plan.pendings)
         if renaming is not None:
             target = await self._timed("load", self._others.read_name(renaming.new_name))
             work = self._shop.threads.compute(
                 prepare_rename, plan, self._state, target, reader=reader, attempt=attempt, retried=retries,
-                lock_tokens={lease.table: lease.token for lease in leases}, now=now,
+                lock_tokens={lease.table: lease.token for lease in leases}, clock=clock,
             )  # fmt: skip
             return await self._timed("replay", work)
         transaction = transaction_in(plan.pendings)
@@ -196,7 +193,7 @@ class TableCommits:
             run = self._shop.threads.compute if not is_light(plan, self._state) else run_here
             work = run(
                 prepare, plan, self._state, reader=reader, attempt=attempt, retried=retries,
-                lock_token=leases[0].token, now=now,
+                lock_token=leases[0].token, clock=clock,
             )  # fmt: skip
             return await self._timed("replay", work)
         others = await self._timed("load", self._others.read(transaction))
@@ -206,7 +203,7 @@ class TableCommits:
         plan = msgspec.structs.replace(plan, placement=msgspec.structs.replace(plan.placement, foreign=foreign))
         work = self._shop.threads.compute(
             prepare_transaction, plan, self._state, others, reader=reader, attempt=attempt, retried=retries,
-            lock_tokens={lease.table: lease.token for lease in leases}, now=now,
+            lock_tokens={lease.table: lease.token for lease in leases}, clock=clock,
         )  # fmt: skip
         return await self._timed("replay", work)
 
@@ -217,7 +214,6 @@ class TableCommits:
         leases: Sequence[Lease],
         batch: Sequence[Pending],
         *,
-        notice: Notice,
         retried: list[Retried],
         number: int,
     ) -> bool:
@@ -230,7 +226,7 @@ class TableCommits:
             case Won(versions=versions):
                 for part in others:
                     shop.publisher.announce(part.segment)
-                shop.publisher.publish(notice)
+                notice = shop.publisher.publish(own.segment, batch, decided_at=prepared.decided_at)
                 await asyncio.sleep(0)  # so that writers hear of it while the rest is done
                 shop.publisher.count(notice)
                 for part in prepared.parts:
@@ -417,18 +413,13 @@ class TableCommits:
         unique = uuid7(now_ms=self._shop.wall_ms(), entropy=secrets.token_bytes(10))
         return f"{metadata.location}/metadata/{unique}-merged.avro"
 
-    async def _write(
-        self, prepared: Prepared, batch: Sequence[Pending], leases: Sequence[Lease]
-    ) -> tuple[Notice, Swap]:
-        """Have the files on the disk; while they are on their way what follows is put into words: the swap, and what
-        has been decided.
-        """
+    async def _write(self, prepared: Prepared, leases: Sequence[Lease]) -> Swap:
+        """Write the files of the batch; encode its swap while they are being written."""
         shop = self._shop
 
-        def meanwhile() -> tuple[Notice, Swap]:
+        def meanwhile() -> Swap:
             changes = [part.change for part in prepared.parts]
-            swap = shop.catalogs.worded(changes, leases=leases, unmoved=prepared.unmoved)
-            return shop.publisher.notice(prepared.parts[0].segment, batch), swap
+            return shop.catalogs.worded(changes, leases=leases, unmoved=prepared.unmoved)
 
         try:
             return await self._timed("write", shop.writes.create_all(prepared.files, meanwhile=meanwhile))

@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 import base64
 import time
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
 import structlog
 
-from firn.coordinator.commits.batch_record import rejected_as
+from firn.coordinator.commits.batch_record import rejected_as, to_ms
 from firn.coordinator.metrics import Metrics
 from firn.coordinator.outcomes.keeping_time import LONGEST_S, KeepingTime
 from firn.coordinator.outcomes.refusals import Refusals
@@ -24,10 +24,10 @@ from firn.coordinator.pending import Pending
 from firn.coordinator.replay.decision import Refused
 from firn.model.errors import FirnError
 from firn.model.event import rejection_event, table_event
-from firn.model.intent import OPERATIONS
-from firn.model.journal import Batch, Segment
+from firn.model.intent import OPERATIONS, digest_in
+from firn.model.journal import Batch, Decided, Segment
 from firn.model.limits import Limits
-from firn.model.outcome import Committed, Outcome, Rejected, encode_outcome
+from firn.model.outcome import Committed, Outcome, Rejected, decision_ms_of, encode_outcome, from_journal
 from firn.model.planned_on import trace_of
 from firn.model.traceparent import trace_id_in
 from firn.storage.intent_streams import Entry, IntentStreams, Settlement, TablePlace
@@ -39,6 +39,9 @@ DEAD_LETTER_PAYLOAD_MAX = 64 * 1024
 
 OUR_MISTAKES = frozenset({"poison", "internal-error"})
 """Rules by which an intent is refused that may be as good as any: whoever mends firn wants to see it."""
+
+PUBLISHED_AGAIN_MAX = 1_000
+"""Segments of which is remembered that their events were sent late: entries of one may come with several batches."""
 
 TRACES_LOGGED = 20
 """Intents of a batch whose traces are logged."""
@@ -52,16 +55,18 @@ class _Parcel(msgspec.Struct, frozen=True, eq=False):
     events: tuple[bytes, ...]
     taken_at: tuple[float, ...]
     places: dict[str, bytes | None] = {}
-    worded: bytes | None = None
-    """What is sent of all this, where it was known before."""
 
 
 class Notice(msgspec.Struct, frozen=True, eq=False):
-    """All that a batch will have to say once it is won, ready to be sent. `refused` are to be counted then."""
+    """What was published of a batch that was won, to be counted; `refused` of `decided`.
+
+    `commit_ms` is how long the batch took from its decision on; None where that is not known.
+    """
 
     segment: Segment
-    parcel: _Parcel
+    decided: tuple[Decided, ...]
     refused: tuple[_Refusal, ...]
+    commit_ms: float | None = None
 
 
 class _Refusal(msgspec.Struct, frozen=True, eq=False):
@@ -92,55 +97,79 @@ class Publisher:
         self._queue: asyncio.Queue[_Parcel] = asyncio.Queue()
         self._keeping = KeepingTime(most=limits.outcomes_kept_max)
         metrics.outcomes_kept_seconds.set(self._keeping.seconds)
+        self._published_again: OrderedDict[str, None] = OrderedDict()
+        """Segments whose events were sent by `publish_again`."""
         self.refusals = Refusals(streams)
         self._log = structlog.get_logger()
 
-    def notice(self, segment: Segment, pendings: Sequence[Pending]) -> Notice:
-        """Everything that a batch has to say, should it be won. Nothing is sent or counted yet.
+    def publish(self, segment: Segment, pendings: Sequence[Pending], *, decided_at: float) -> Notice:
+        """Send the outcomes and the event of a batch whose swap was won; return what `count` is to count.
 
-        What is wrong in itself, and no other state of the table would make right, is set aside for people, too; and so
-        is what is wrong with firn.
+        A rejection that no other state of the table would make right is a dead letter, too, and so is one by a mistake
+        of firn. The times that the journal could not have are added: `decided_at` is when the batch was decided.
         """
-        event = table_event(segment, events_bytes_max=self._limits.event_bytes_max)
-        settlements, refused, kept_s = [], [], self._keeping.seconds
+        now, kept_s = time.monotonic(), self._keeping.seconds
+        commit_ms = to_ms(now - decided_at)
+        settlements, refused = [], []
         for pending, decided in zip(pendings, segment.decided, strict=True):
-            outcome = decided.outcome
-            if isinstance(outcome, Committed):
-                settlements.append(self._told(pending, outcome, kept_s=kept_s))
-                continue
-            refusal = _Refusal(outcome, decided.operation, _is_for_people(outcome))
-            refused.append(refusal)
-            settlements.append(self._rejection(pending, refusal, journaled=True, kept_s=kept_s))
-        events, places = () if event is None else (msgspec.json.encode(event),), _places(segment.batch)
-        worded = self._streams.worded(settlements, events=events, places=places)
-        parcel = _Parcel(tuple(settlements), events, tuple([p.taken_at for p in pendings]), places, worded)
-        return Notice(segment, parcel, tuple(refused))
+            outcome = msgspec.structs.replace(
+                decided.outcome, latency_ms=_latency_ms(pending, now), commit_ms=commit_ms, digest=decided.digest
+            )
+            settlement, refusal = self._decided(pending, decided, outcome, kept_s=kept_s)
+            settlements.append(settlement)
+            refused += [] if refusal is None else [refusal]
+        self._put(tuple(settlements), self._event_of(segment), pendings, places=_places(segment.batch))
+        return Notice(segment, segment.decided, tuple(refused), commit_ms)
 
-    def publish(self, notice: Notice) -> None:
-        """Send what a batch that was won has to say. It is on its way when others have had their turn; then `count`."""
-        self._queue.put_nowait(notice.parcel)
+    def publish_again(self, segment: Segment, repeats: Sequence[tuple[Pending, Decided]], *, is_head: bool) -> None:
+        """Publish and count what stands in the journal and was never published: these entries of a segment.
+
+        The answer of its swap was lost, or its daemon died before it could publish. The segment's event is sent with
+        the first of them; `is_head`: its table has not moved since.
+        """
+        events: tuple[bytes, ...] = ()
+        if segment.location not in self._published_again:
+            self._published_again[segment.location] = None
+            if len(self._published_again) > PUBLISHED_AGAIN_MAX:
+                self._published_again.popitem(last=False)
+            events = self._event_of(segment)
+        settlements, refused = [], []
+        for pending, decided in repeats:
+            outcome = from_journal(decided.outcome, digest=decided.digest)
+            settlement, refusal = self._decided(pending, decided, outcome, kept_s=LONGEST_S)
+            settlements.append(settlement)
+            refused += [] if refusal is None else [refusal]
+        pendings = [pending for pending, _ in repeats]
+        self._put(tuple(settlements), events, pendings, places=_places(segment.batch) if is_head else {})
+        self.count(Notice(segment, tuple([decided for _, decided in repeats]), tuple(refused)))
 
     def count(self, notice: Notice) -> None:
         """Count what was published."""
-        self._keeping.count(len(notice.parcel.settlements))
+        self._keeping.count(len(notice.decided))
         self._metrics.outcomes_kept_seconds.set(self._keeping.seconds)
         for refusal in notice.refused:
             self._count_refusal(refusal)
         refused = Counter(refusal.operation for refusal in notice.refused)
-        for operation, count in Counter([decided.operation for decided in notice.segment.decided]).items():
+        for operation, count in Counter([decided.operation for decided in notice.decided]).items():
             self._count(operation, "committed", count - refused[operation])
             self._count(operation, "rejected", refused[operation])
+        self._count_phases(notice)
         self._log_traces(notice.segment)
 
     def announce(self, segment: Segment) -> None:
-        """What a won transaction has to say of a table other than its first: who asked for it is told by that."""
-        event = table_event(segment, events_bytes_max=self._limits.event_bytes_max)
-        self._put((), () if event is None else (msgspec.json.encode(event),), (), places=_places(segment.batch))
+        """Send the event of a won transaction for a table other than its first, with which its outcome is sent."""
+        self._put((), self._event_of(segment), (), places=_places(segment.batch))
+
+    def announce_again(self, segment: Segment) -> None:
+        """As `announce`, for one that was never published; its table may have moved since."""
+        self._put((), self._event_of(segment), ())
 
     def repeat(self, pending: Pending, outcome: Outcome) -> None:
-        """The first outcome again, for an intent that was redelivered or resubmitted."""
+        """Send the first outcome again, for an intent that was redelivered or resubmitted."""
         self._metrics.repeats.inc()
-        self._put((self._told(pending, outcome),), (), [pending.taken_at])
+        if outcome.digest is None:
+            outcome = from_journal(outcome, digest=pending.decoded.digest)
+        self._put((self._told(pending, outcome, journaled=outcome.batch is not None),), (), [pending])
 
     def refuse(self, pending: Pending, refused: Refused, *, dead_letter: bool, own_id: bool = True) -> None:
         """A refusal that is not in the journal: there is no table to keep it, or the id on record is another intent's.
@@ -148,13 +177,18 @@ class Publisher:
         With `own_id` False the outcome goes to the reply stream only, not under the intent's id.
         """
         intent = pending.decoded.intent
-        outcome = rejected_as(intent, refused, limits=self._limits)
+        decision_ms = to_ms(time.monotonic() - pending.taken_at)
+        outcome = rejected_as(
+            intent, refused, limits=self._limits, queued_ms=pending.queued_ms, decision_ms=decision_ms
+        )
         self.unjournaled(pending, outcome, dead_letter=dead_letter, own_id=own_id)
 
     def unjournaled(self, pending: Pending, outcome: Rejected, *, dead_letter: bool, own_id: bool = True) -> None:
         """As `refuse`, for a rejection that is made already."""
+        outcome = msgspec.structs.replace(
+            outcome, batch=None, digest=pending.decoded.digest, latency_ms=_latency_ms(pending, time.monotonic())
+        )
         if own_id:
-            outcome = msgspec.structs.replace(outcome, digest=pending.decoded.digest)
             self.refusals.add(outcome)
         refusal = _Refusal(outcome, OPERATIONS[type(pending.decoded.intent)], dead_letter)
         self._metrics.intents.labels(refusal.operation, "rejected").inc()
@@ -162,7 +196,7 @@ class Publisher:
         settlement = self._rejection(pending, refusal)
         if not own_id:
             settlement = msgspec.structs.replace(settlement, intent_id=None)
-        self._put((settlement,), (), [pending.taken_at])
+        self._put((settlement,), (), [pending])
         trace = trace_of(pending.decoded.intent)
         if trace is not None:
             self._log.info(
@@ -179,11 +213,13 @@ class Publisher:
         identity: tuple[str | None, str | None, str | None],
         epoch: str,
         first: Outcome | None = None,
+        own_id: bool = True,
     ) -> None:
-        """An entry that is no intent: set aside with the reason, and out of the way.
+        """Set an entry aside that is no intent, with the reason.
 
-        `identity` is what could be made out of it: intent id, table, reply stream. Its writer is told the `first`
-        outcome of that id again, where there is one, and that it is set aside only where there is none.
+        `identity` is what could be made out of it: intent id, table, reply stream. Its writer is sent the `first`
+        outcome of that id again, where there is one, and that it is set aside only where there is none. With `own_id`
+        False the outcome goes to the reply stream only, not under the intent's id.
         """
         intent_id, table, reply_to = identity
         # Never "retry", whatever the rule: under a new id that would commit again what may have been committed.
@@ -193,6 +229,7 @@ class Publisher:
             rule=rule,
             message=message,
             hint="fix",
+            payload_digest=self._digest_of_bytes(entry),
         )
         event = rejection_event(outcome, daemon=self._daemon, timestamp_ms=self._wall_ms(), dead_letter=True)
         event = msgspec.structs.replace(event, id=f"{epoch}/{entry.shard}/{entry.entry_id}")
@@ -202,14 +239,15 @@ class Publisher:
         settlement = Settlement(
             shard=entry.shard,
             entry_id=entry.entry_id,
-            intent_id=intent_id,
+            intent_id=intent_id if own_id else None,
             outcome=encode_outcome(first or outcome),
             outcome_ttl_s=LONGEST_S,
             reply_to=reply_to,
             event=msgspec.json.encode(event),
             dead_letter=_dead_letter(entry, outcome, epoch=epoch),
+            journaled=first is not None and first.batch is not None,
         )
-        self._put((settlement,), (), [time.monotonic()])
+        self._put((settlement,), (), ())
 
     @property
     def depth(self) -> int:
@@ -236,12 +274,11 @@ class Publisher:
         settlements = [s for parcel in parcels for s in parcel.settlements]
         events = [e for parcel in parcels for e in parcel.events]
         places = {table: place for parcel in parcels for table, place in parcel.places.items()}
-        worded = parcels[0].worded if len(parcels) == 1 else None
         started = time.monotonic()
         failures = 0
         while True:
             try:
-                await self._streams.settle(settlements, events=events, places=places, worded=worded)
+                await self._streams.settle(settlements, events=events, places=places)
                 break
             except (FirnError, OSError) as error:
                 self._log.warning("outcomes wait", reason=str(error), outcomes=len(settlements))
@@ -266,11 +303,38 @@ class Publisher:
         self,
         settlements: tuple[Settlement, ...],
         events: tuple[bytes, ...],
-        taken_at: Sequence[float],
+        pendings: Sequence[Pending],
         *,
         places: dict[str, bytes | None] | None = None,
     ) -> None:
-        self._queue.put_nowait(_Parcel(settlements, events, tuple(taken_at), places or {}))
+        self._queue.put_nowait(_Parcel(settlements, events, tuple([p.taken_at for p in pendings]), places or {}))
+
+    def _digest_of_bytes(self, entry: Entry) -> str | None:
+        """What is far too large, nobody's client has sent: it is not gone through."""
+        payload = entry.payload
+        return None if payload is None or len(payload) > self._limits.intent_bytes_max else digest_in(payload)
+
+    def _event_of(self, segment: Segment) -> tuple[bytes, ...]:
+        event = table_event(segment, events_bytes_max=self._limits.event_bytes_max)
+        return () if event is None else (msgspec.json.encode(event),)
+
+    def _decided(
+        self, pending: Pending, decided: Decided, outcome: Outcome, *, kept_s: int
+    ) -> tuple[Settlement, _Refusal | None]:
+        """What is sent of a decision that stands in the journal; and its refusal, where it is one."""
+        if isinstance(outcome, Committed):
+            return self._told(pending, outcome, kept_s=kept_s, journaled=True), None
+        refusal = _Refusal(outcome, decided.operation, _is_for_people(outcome))
+        return self._rejection(pending, refusal, journaled=True, kept_s=kept_s), refusal
+
+    def _count_phases(self, notice: Notice) -> None:
+        """Count how long each intent took by phase, as far as it is known."""
+        outcomes = [decided.outcome for decided in notice.decided]
+        phases = self._metrics.intent_phase_seconds
+        phases.labels("queued").observe_all([one.queued_ms / 1000 for one in outcomes if one.queued_ms is not None])
+        phases.labels("decision").observe_all([(decision_ms_of(one) or 0.0) / 1000 for one in outcomes])
+        if notice.commit_ms is not None:
+            phases.labels("commit").observe_all([notice.commit_ms / 1000] * len(outcomes))
 
     def _count(self, operation: str, status: str, count: int) -> None:
         if count:
@@ -296,10 +360,12 @@ class Publisher:
         letter = None
         if refusal.for_people:
             letter = _dead_letter(pending.entry, outcome, epoch=pending.epoch, journaled=journaled)
-        told = self._told(pending, outcome, kept_s=kept_s)
+        told = self._told(pending, outcome, kept_s=kept_s, journaled=journaled)
         return msgspec.structs.replace(told, event=msgspec.json.encode(event), dead_letter=letter)
 
-    def _told(self, pending: Pending, outcome: Outcome, *, kept_s: int = LONGEST_S) -> Settlement:
+    def _told(
+        self, pending: Pending, outcome: Outcome, *, kept_s: int = LONGEST_S, journaled: bool = False
+    ) -> Settlement:
         entry, intent = pending.entry, pending.decoded.intent
         return Settlement(
             shard=entry.shard,
@@ -308,7 +374,13 @@ class Publisher:
             outcome=encode_outcome(outcome),
             outcome_ttl_s=kept_s,
             reply_to=intent.reply_to,
+            journaled=journaled,
         )
+
+
+def _latency_ms(pending: Pending, now: float) -> float:
+    """The time from queueing an intent until now, when its outcome is sent."""
+    return (pending.queued_ms or 0.0) + to_ms(now - pending.taken_at)
 
 
 def _is_for_people(outcome: Rejected) -> bool:

@@ -24,7 +24,7 @@ from firn.model.errors import CorruptFile, FirnError, NotFound, Unavailable
 from firn.model.event import Event
 from firn.model.journal import Segment
 from firn.model.metadata import TableMetadata
-from firn.model.outcome import Outcome, Rejected, decode_outcome
+from firn.model.outcome import Outcome, Rejected, decode_outcome, is_final
 from firn.model.pause import Pause
 from firn.model.sharding import shard_of
 from firn.model.snapshot import MAIN_BRANCH
@@ -211,7 +211,7 @@ class Survey:
         """
         data = await self._streams.outcome(intent_id)
         outcome = None if data is None else decode_outcome(data)
-        table = table or ("" if outcome is None else outcome.table)
+        table = table or (outcome.table if outcome is not None and is_final(outcome) else "")
         shards = range(self._shards) if not table else (shard_of(table, shards=self._shards),)
         entries = await places_of(self._streams, intent_id, shards=shards)
         table = table or (entries[0].intent.table if entries else "")

@@ -78,6 +78,38 @@ async def test_many_outcomes_are_read_at_once_in_the_order_that_is_asked_for(red
     assert await streams.outcomes(["i2", "nobody", "i0", "i2"]) == [b"o2", None, b"o0", b"o2"]
 
 
+JOURNALED = b'{"batch":"1","digest":"a"}'
+UNJOURNALED = b'{"digest":"a"}'
+
+
+@pytest.mark.parametrize("with_scripts", [True, False])
+@pytest.mark.parametrize(
+    ("first", "second", "kept", "replied"),
+    [
+        (JOURNALED, b'{"digest":"b"}', 0, 1),
+        (JOURNALED, b'{"batch":"2","digest":"a"}', 0, 1),
+        (JOURNALED, b'{"batch":"1","digest":"b"}', 0, 1),
+        (JOURNALED, b'{"batch":"1","digest":"a","told":"again"}', 0, 0),
+        (UNJOURNALED, b'{"digest":"b"}', 0, 1),
+        (UNJOURNALED, JOURNALED, 1, 1),
+        (b"no outcome", UNJOURNALED, 1, 1),
+    ],
+)
+async def test_the_first_outcome_under_a_key_stands(redis_world, with_scripts, first, second, kept, replied):
+    streams = await opened(redis_world)
+    reply_to = f"{streams.names.replies}w"
+    if not with_scripts and (telling := getattr(streams, "_telling", None)) is not None:
+        telling._scripts = False
+    outcomes = [first, second]
+    for outcome in outcomes:
+        await streams.submit(0, b"x")
+        (entry,) = await take(streams)
+        await streams.settle([settled(entry, outcome=outcome, journaled=b"batch" in outcome, reply_to=reply_to)])
+    assert await streams.outcome("i") == outcomes[kept]
+    replies = await streams.replies(reply_to, block_ms=0)
+    assert [reply.data for reply in replies] == [first, outcomes[replied]]
+
+
 async def test_a_settlement_may_be_repeated(redis_world):
     streams = await opened(redis_world)
     await streams.submit(0, b"x")

@@ -102,24 +102,6 @@ async def test_a_reply_stream_that_is_no_stream_costs_nobody_else_anything(strea
     assert (await streams.lag(0)).pending == 0
 
 
-async def test_what_was_worded_before_is_told_as_if_it_were_worded_then(streams, admin):
-    reply_to = f"{streams.names.replies}me"
-    heard = []
-    for ahead in (True, False):
-        await admin.flushall()
-        await taken(streams)
-        await streams.submit(0, b"x")
-        (entry,) = await taken(streams)
-        batch, events, places = [settled(entry, reply_to=reply_to)], [b"event"], {"db.t": b"place"}
-        worded = streams.worded(batch, events=events, places=places) if ahead else None
-        assert (worded is not None) == ahead
-        await streams.settle(batch, events=events, places=places, worded=worded)
-        told = await streams.replies(reply_to, block_ms=1000), await streams.newest_events(count=9)
-        data = [[message.data for message in messages] for messages in told]
-        heard.append([*data, await streams.outcome("i"), await streams.table("db.t"), (await streams.lag(0)).pending])
-    assert heard[0] == heard[1] == [[b"{}"], [b"event"], b"{}", b"place", 0]
-
-
 async def test_no_redis_is_unavailable_and_nothing_was_sent():
     streams = RedisStreams("redis://127.0.0.1:1")
     with pytest.raises(Unavailable) as raised:

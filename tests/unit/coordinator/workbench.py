@@ -95,6 +95,13 @@ def replace(
     })  # fmt: skip
 
 
+def decision(outcome: Outcome) -> Outcome:
+    """What was decided: the outcome without how long it took, and without the digest, which a journal has beside it."""
+    return msgspec.structs.replace(
+        outcome, latency_ms=0.0, queued_ms=None, decision_ms=None, commit_ms=None, digest=None
+    )
+
+
 class Workbench:
     """Twins of every server, daemons on them, and what a test wants to know of the result."""
 

@@ -70,7 +70,7 @@ async def attempt(bench: Workbench, intents: Sequence[Intent], *, written: dict[
     )
     token = uuid7(now_ms=len(written), entropy=bytes(10))
     this = Attempt(batch=plan.batch, token=token, number=0, now_ms=1_900_000_000_000)
-    return prepare(plan, state, reader=reader, attempt=this, retried=(), lock_token=1, now=1.0)
+    return prepare(plan, state, reader=reader, attempt=this, retried=(), lock_token=1, clock=lambda: 1.0)
 
 
 def pending(number: int, intent: Intent) -> Pending:

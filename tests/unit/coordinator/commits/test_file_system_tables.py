@@ -22,15 +22,7 @@ from firn.storage.file_system_tables import FileSystemTables
 from firn.storage.memory_files import MemoryFiles
 from firn.storage.metadata_files import encode_metadata
 from firn.storage.pointers import PointerChange, Pointers, Won
-from tests.unit.coordinator.workbench import (
-    TABLE,
-    WAREHOUSE,
-    Workbench,
-    append,
-    create,
-    delete,
-    new_id,
-)
+from tests.unit.coordinator.workbench import TABLE, WAREHOUSE, Workbench, append, create, decision, delete, new_id
 
 LOCATION = f"{WAREHOUSE}/db/events"
 
@@ -90,7 +82,7 @@ async def test_a_foreign_commit_is_built_upon_and_loses_nothing() -> None:
         foreign_commit(bench, owner="somebody else")
         await bench.commit(append("b"))
         bench.redis.flush_all()
-        assert await bench.commit(first) == told
+        assert decision(await bench.commit(first)) == decision(told)
     metadata = newest(bench)
     assert metadata.properties["owner"] == "somebody else"
     assert names_of(bench, metadata) == ["a", "b"]
@@ -129,7 +121,7 @@ async def test_a_commit_is_found_again_when_the_daemon_died_right_after_the_put(
         assert isinstance(await pointers.swap([back], leases=[]), Won)
     bench.redis.flush_all()
     async with bench.daemon("b"):
-        assert await bench.commit(intent) == told
+        assert decision(await bench.commit(intent)) == decision(told)
         await bench.commit(append("b"))
     assert names_of(bench, newest(bench)) == ["a", "b"]
 

@@ -15,7 +15,7 @@ from firn.storage.memory_streams import MemoryRedis
 from firn.storage.pointers import Lost, Pointer, Pointers, Unknown
 from tests.unit.coordinator.replay.gathering import Gathering
 from tests.unit.coordinator.view_intents import VIEW, change, new_view, replaced
-from tests.unit.coordinator.workbench import TABLE, WAREHOUSE, Workbench, append, content_file, create, new_id
+from tests.unit.coordinator.workbench import TABLE, WAREHOUSE, Workbench, append, content_file, create, decision, new_id
 
 NEW = "db.archive"
 
@@ -81,7 +81,8 @@ async def test_what_was_decided_before_and_after_a_rename_is_answered_again_and_
         told_second = await bench.commit(second)
     await forget_outcomes(bench)
     async with bench.daemon("b"):
-        assert await bench.settle(first, renaming, second) == [told, renamed, told_second]
+        again = await bench.settle(first, renaming, second)
+        assert list(map(decision, again)) == list(map(decision, [told, renamed, told_second]))
         assert await bench.live(NEW) == ["a", "b"]
         await require_whole(bench, TABLE, NEW)
 

@@ -13,9 +13,9 @@ from firn.model.intent import OPERATIONS, Append, Intent, Transaction, digest_as
 from firn.model.intent_codec import decode_intent
 from firn.model.limits import Limits
 from firn.model.operations.transaction import Unchanged
-from firn.model.outcome import decode_outcome
+from firn.model.outcome import Outcome, decode_outcome
 from firn.model.sharding import shard_of
-from tests.unit.coordinator.workbench import TABLE, Workbench, append, create
+from tests.unit.coordinator.workbench import TABLE, Workbench, append, create, decision
 
 
 def spelled_out(payload: bytes, kind: type[msgspec.Struct] = Append) -> bytes:
@@ -63,7 +63,7 @@ def test_a_digest_is_taken_as_the_document_says_and_as_it_was_spelled() -> None:
         decode_intent(msgspec.json.encode({**spelled, "digest": "0" * 32}), limits=Limits())
 
 
-async def _submit(bench: Workbench, payload: bytes, reply_to: str) -> object:
+async def _submit(bench: Workbench, payload: bytes, reply_to: str) -> Outcome:
     """The outcome of an intent as JSON."""
     named = msgspec.json.encode({**msgspec.json.decode(payload), "reply-to": reply_to})
     await bench.streams.submit(shard_of(TABLE, shards=bench.shards), named)
@@ -91,5 +91,5 @@ async def test_what_an_older_firn_has_on_record_is_still_known(monkeypatch: pyte
             await bench.commit(create())
             first = await _submit(bench, payload, "firn:replies:first")
     async with bench.daemon("b"):
-        assert await _submit(bench, payload, "firn:replies:second") == first
+        assert decision(await _submit(bench, payload, "firn:replies:second")) == decision(first)
     assert await bench.live() == ["a"]

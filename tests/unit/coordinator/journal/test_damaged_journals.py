@@ -22,7 +22,7 @@ from firn.model.outcome import Committed, Rejected
 from firn.storage.journal import JournalFiles
 from firn.storage.memory_files import MemoryFiles
 from tests.unit.coordinator.journal.journals import Journal, id_at
-from tests.unit.coordinator.workbench import TABLE, Workbench, append, create, new_id
+from tests.unit.coordinator.workbench import TABLE, Workbench, append, create, decision, new_id
 
 OLD = 30
 """Commits of which memory knows the last few."""
@@ -166,7 +166,7 @@ async def test_only_who_needs_it_waits_and_is_told_its_first_outcome_when_it_can
             await asyncio.sleep(0.3)
             assert 1 <= files.reads.count(location) <= 6  # it is looked at now and then
             assert await past.is_open(late)
-        assert await bench.outcome(late) == past.outcomes[5]
+        assert decision(await bench.outcome(late)) == decision(past.outcomes[5])
         await until(lambda: not daemon.lanes.stalled and not daemon.lanes.all_under_way())
     assert await bench.live() == sorted([*past.names, "x", "y", "z"])
     assert all(one.intent_id != late.intent_id for segment in (await bench.journal())[-3:] for one in segment.decided)
@@ -270,7 +270,7 @@ async def test_a_daemon_that_stops_leaves_them_to_the_next() -> None:
         await until(lambda: TABLE in daemon.lanes.stalled)
         await bench.commit(append("x"))
         damaged.__exit__(None, None, None)
-        assert await bench.outcome(late) == past.outcomes[5]
+        assert decision(await bench.outcome(late)) == decision(past.outcomes[5])
     assert await bench.live() == sorted([*past.names, "x"])
 
 
@@ -294,7 +294,7 @@ async def test_where_the_newest_of_the_journal_is_damaged_only_what_is_new_is_re
             assert head in refused.message
             assert await past.is_open(last)
     async with bench.daemon("c"):
-        assert await bench.outcome(last) == past.outcomes[-1]
+        assert decision(await bench.outcome(last)) == decision(past.outcomes[-1])
         await bench.commit(append("y"))
     assert await bench.live() == sorted([*past.names, "y"])
 

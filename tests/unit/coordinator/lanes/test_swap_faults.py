@@ -7,12 +7,16 @@ from collections.abc import Awaitable, Callable, Sequence
 from itertools import pairwise, product
 from typing import Any
 
+import msgspec
 import pytest
 
 from firn.model.errors import AlreadyExists, NotFound
+from firn.model.intent import Append
+from firn.model.operations.transaction import Transaction
 from firn.model.outcome import Committed
+from firn.storage.pointers import Unknown, Won
 from tests.unit.coordinator.row_model.faulty_bench import HELD_S, FaultyFiles
-from tests.unit.coordinator.workbench import TABLE, Workbench, append, create
+from tests.unit.coordinator.workbench import TABLE, Workbench, append, create, new_id
 
 
 async def until(is_so: Callable[[], object], within_s: float = 10.0) -> None:
@@ -103,6 +107,99 @@ async def test_who_was_stopped_between_swap_and_telling_says_what_the_other_said
             replies = await bench.streams.replies("firn:replies:w", block_ms=100)
             assert len({reply.data for reply in replies}) == 1
     assert await bench.live() == ["a", "b"]
+    await check_chain(bench)
+
+
+def lose_answer(daemon: Any) -> None:
+    """The next swap of a daemon is made, and its answer is lost."""
+    catalogs = daemon.lanes._shop.catalogs
+    swap = catalogs.swap
+
+    async def unanswered(*arguments: Any) -> Unknown:
+        catalogs.swap = swap
+        assert isinstance(await swap(*arguments), Won)
+        return Unknown("the connection broke")
+
+    catalogs.swap = unanswered
+
+
+def counted(daemon: Any, operation: str, status: str) -> float:
+    """What a daemon's metrics say of intents."""
+    value: float = daemon.metrics.intents.labels(operation, status)._value.get()
+    return value
+
+
+async def check_events(bench: Workbench, *tables: str) -> None:
+    """Every version of every table has its event."""
+    events = await bench.events()
+    told = {(e["subject"], e["data"]["metadata-location"]) for e in events if e["type"] == "firn.table.committed"}
+    for table in tables:
+        moved = [s.batch for s in await bench.journal(table) if s.batch.base_metadata != s.batch.new_metadata]
+        assert {(table, batch.new_metadata) for batch in moved} <= told
+
+
+OTHER = "db.others"
+
+
+def both_tables(*names: str) -> Transaction:
+    intent_id = new_id()
+    members = (append(*names, intent_id=intent_id), append(*names, table=OTHER, intent_id=intent_id))
+    return Transaction(intent_id=intent_id, table=TABLE, members=members)
+
+
+@pytest.mark.parametrize("made", [lambda: append("a"), lambda: both_tables("a")], ids=["append", "transaction"])
+async def test_a_commit_whose_answer_is_lost_has_its_events_and_is_counted_once(made: Callable[[], Any]) -> None:
+    bench, intent = Workbench(), made()
+    async with bench.daemon("a") as daemon:
+        for table in (TABLE, OTHER):
+            await bench.commit(create(table))
+        await bench.commit(both_tables("first"))
+        lose_answer(daemon)
+        assert isinstance(await bench.outcome(await send(bench, intent)), Committed)
+        await until(lambda: not daemon.lanes.all_under_way())
+        assert daemon.metrics.unknown_swaps._value.get() == 1
+        appends, both = counted(daemon, "append", "committed"), counted(daemon, "transaction", "committed")
+        assert (appends, both) == ((1, 1) if isinstance(intent, Append) else (0, 2))
+        place = msgspec.json.decode(await bench.streams.table(TABLE) or b"{}")
+    assert place["metadata-location"] == (await bench.journal())[-1].batch.new_metadata
+    await check_events(bench, TABLE, OTHER)
+    await check_chain(bench)
+
+
+@pytest.mark.parametrize(
+    ("made", "name", "status"),
+    [
+        (lambda: append("a"), "append", "committed"),
+        (lambda: both_tables("a"), "transaction", "committed"),
+        (lambda: append("a", branch="nowhere"), "append", "rejected"),
+    ],
+    ids=["append", "transaction", "rejection"],
+)
+async def test_what_a_daemon_decided_before_it_died_is_published_and_counted_by_the_next(
+    made: Callable[[], Any], name: str, status: str
+) -> None:
+    bench, intent = Workbench(shards=1), made()
+    async with bench.daemon("a") as dead:
+        for table in (TABLE, OTHER):
+            await bench.commit(create(table))
+        there, _ = hold_telling(dead)
+        await bench.send(intent)
+        await asyncio.wait_for(there.wait(), 10)
+        before = len(await bench.events())
+        bench.zookeeper.expire(bench.sessions["a"], told=False)
+        async with bench.daemon("b") as heir:
+            outcome = await bench.outcome(intent)
+            assert isinstance(outcome, Committed) is (status == "committed")
+            await until(lambda: not heir.lanes.all_under_way())
+            assert counted(heir, name, status) == 1
+            await bench.commit(append("b"))
+            assert counted(heir, name, status) == 1 + (name == "append" and status == "committed")
+        events = (await bench.events())[before:]
+    assert len({event["id"] for event in events}) == len(events)
+    if status == "rejected":
+        assert [e["id"] for e in events if e["type"] == "firn.intent.rejected"] == [intent.intent_id]
+        assert [letter for letter in await bench.streams.dead_letters() if intent.intent_id.encode() in letter.data]
+    await check_events(bench, TABLE, OTHER)
     await check_chain(bench)
 
 

@@ -24,7 +24,7 @@ from firn.storage.pause_notes import PauseNotes
 from firn.storage.pointers import Pointer, PointerChange, Pointers
 from tests.unit.coordinator.recovery.test_recover import find, lose_servers, pointers, recover
 from tests.unit.coordinator.transactions.ledger import transaction
-from tests.unit.coordinator.workbench import TABLE, WAREHOUSE, Workbench, append, create, new_id
+from tests.unit.coordinator.workbench import TABLE, WAREHOUSE, Workbench, append, create, decision, new_id
 
 HOME = f"{WAREHOUSE}/db/events"
 Version = Literal["old", "new"]
@@ -88,7 +88,7 @@ class Upgraded:
         async with self.bench.daemon("last"):
             for intent, outcome in self.answered:
                 (again,) = await self.bench.settle(intent)
-                assert msgspec.structs.replace(again, latency_ms=0) == msgspec.structs.replace(outcome, latency_ms=0)
+                assert decision(again) == decision(outcome)
             for number in range(4):
                 await self.send(append(f"last-{number}-{len(self.answered)}"))
         assert breaches(self.bench, (await pointers(self.bench))[TABLE]) == []

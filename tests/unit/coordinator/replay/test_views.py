@@ -26,7 +26,7 @@ from firn.model.sharding import shard_of
 from firn.model.view import ViewMetadata
 from firn.storage.pointers import Pointer, Pointers
 from tests.unit.coordinator.view_intents import COLUMNS, VIEW, change, new_view, queries, replaced
-from tests.unit.coordinator.workbench import WAREHOUSE, Workbench, append, create, new_id
+from tests.unit.coordinator.workbench import WAREHOUSE, Workbench, append, create, decision, new_id
 
 
 async def pointer_of(bench: Workbench, name: str = VIEW) -> Pointer:
@@ -236,7 +236,7 @@ async def test_a_name_may_be_a_table_after_it_was_a_view_and_repeats_keep_their_
     bench.redis = type(bench.redis)()
     bench.streams = bench.redis.connect(names=bench.names)
     async with bench.daemon("b"):
-        assert await bench.commit(made) == first
+        assert decision(await bench.commit(made)) == decision(first)
         assert isinstance((await bench.settle(dropped))[0], Committed)
         assert (await pointer_of(bench)).kind == "table"
         assert await bench.live(VIEW) == ["x"]

@@ -297,7 +297,7 @@ async def _attempt(bench: Workbench, plan: Plan, number: int) -> Prepared:
     state.load(await Pointers(bench.zookeeper.connect()).read(TABLE))
     token = uuid7(now_ms=number, entropy=bytes([number]) * 10)
     attempt = Attempt(batch=plan.batch, token=token, number=number, now_ms=1_700_000_000_000)
-    return prepare(plan, state, reader=reader, attempt=attempt, retried=(), lock_token=1, now=time.monotonic())
+    return prepare(plan, state, reader=reader, attempt=attempt, retried=(), lock_token=1, clock=time.monotonic)
 
 
 async def test_case_14_groups_of_one_compaction_do_not_conflict_with_each_other() -> None:
