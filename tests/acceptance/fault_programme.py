@@ -37,6 +37,9 @@ BOUND_S: Final = 60.0
 ORPHAN_AGE_S: Final = 30.0
 """Older than anything that a daemon is about to commit here."""
 
+KEPT: Final = (".json", ".text")
+"""Metadata files and the hint that names the newest."""
+
 
 class FaultProgramme:
     """Writers, faults, and what they have left. Between two faults are at most `calm_s`."""
@@ -133,22 +136,23 @@ class FaultProgramme:
         self._stack.zookeeper_server.start()
 
     def _remove_orphans(self, _daemon: DaemonProcess) -> None:
-        """What another engine's orphan removal does in a table's folder, and the owners of refused files in theirs."""
-        settled = {
-            f["file-path"]
-            for wish in list(self.board.wishes)
-            for member in wish.intent.get("members", [wish.intent])
-            for name in ("data-files", "delete-files")
-            for f in member.get(name, ())
-        }
+        """Remove what Iceberg's ``remove_orphan_files`` would: old files that the newest metadata does not reach.
+
+        Files of intents without an outcome stay, and so does old metadata, which the check reads.
+        """
+        settled = {path for wish in list(self.board.wishes) for path in wish.files}
         before = time.time() - ORPHAN_AGE_S
         for table in TABLES:
             newest = self.board.seen(table)
-            kept = _reachable(History(str(newest.location)))
             folder = newest.location.parent.parent
-            for path in [*folder.glob("data/*"), *folder.glob("metadata/*.avro")]:
-                own = path.suffix == ".avro" or str(path) in settled
-                if own and str(path) not in kept and path.stat().st_mtime < before:
+            kept = _reachable(History(str(newest.location)))
+            for path in folder.glob("**/*"):
+                name = str(path)
+                hidden = any(part.startswith(("_", ".")) for part in path.relative_to(folder).parts)
+                waits = name not in settled and (name in self.board.files or path.suffix == ".stats")
+                if hidden or waits or name in kept or path.suffix in KEPT or not path.is_file():
+                    continue
+                if path.stat().st_mtime < before:
                     path.unlink()
                     self.faults["files removed"] += 1
 
@@ -242,7 +246,7 @@ def _newest_by_folder(pointers: dict[str, dict[str, Any]]) -> dict[str, Path]:
 
 def _reachable(history: History) -> set[str]:
     """All files that the snapshots of the newest version need."""
-    found: set[str] = set()
+    found = set(history.newest.statistics.values())
     for snapshot in history.newest.snapshots.values():
         found |= history.files_of(snapshot)
     return found

@@ -59,7 +59,7 @@ def check_names(wishes: Iterable[Wish], pointers: Mapping[str, Json]) -> None:
             there[table] = text
         elif operation in ("drop-table", "drop-view"):
             del there[table]
-        elif operation == "rename-table":
+        elif operation in ("rename-table", "rename-view"):
             there[wish.intent["new-name"]] = there.pop(table)
     found = {name for name, pointer in pointers.items() if not pointer["dropped"]}
     require(found == set(there), f"tables and views: only found {found - set(there)}, missing {set(there) - found}")

@@ -160,7 +160,8 @@ def batches(folder: Path) -> dict[str, list[list[dict[str, Any]]]]:
         records = [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
         batch = records[0]
         new = batch.get("new-metadata")
-        made = new is not None and new != batch.get("base-metadata") and "renamed-from" not in batch
+        made = new not in (None, batch.get("base-metadata")) and "renamed-from" not in batch
+        made = made and all(record.get("operation") != "register-table" for record in records)
         done = [r["outcome"] for r in records if r.get("record") == "decided" and r["outcome"]["status"] == "committed"]
         if made:
             found.setdefault(new, []).append(done)

@@ -12,7 +12,7 @@ import threading
 import time
 import uuid
 from binascii import crc_hqx
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -53,6 +53,14 @@ class Wish:
     def committed(self) -> bool:
         """Whether it is in the table, by its first answer."""
         return bool(self.answers) and self.outcome["status"] == "committed"
+
+    @property
+    def files(self) -> Iterator[str]:
+        """Return the files that it brings."""
+        for member in self.intent.get("members", [self.intent]):
+            yield from (f["file-path"] for name in ("data-files", "delete-files") for f in member.get(name, ()))
+            if "statistics" in member:
+                yield member["statistics"]["statistics-path"]
 
     def contradiction(self) -> dict[str, Any] | None:
         """An answer that is another than the first; None if all agree."""

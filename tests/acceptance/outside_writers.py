@@ -310,10 +310,12 @@ class OutsideWriter(threading.Thread):
     # -- whole lives of tables and views, one step after the other ---------------------------------------------------
 
     def table_life(self) -> Intent | None:
-        """A table that is made, written, renamed, written, dropped, and registered again under a third name."""
+        """A table that is made, replaced, renamed, dropped, and registered again under a third name."""
         name, second, third = (f"db.{self._new_name('t')}" for _ in range(3))
         made = self._one({"operation": "create-table", "table": name, **new_table(version=self._rng.choice((2, 3)))})
         steps: tuple[Callable[[], Intent], ...] = (
+            lambda: self._append_to(name),
+            lambda: self._replaced(name),
             lambda: self._append_to(name),
             lambda: {"operation": "rename-table", "table": name, "new-name": second},
             lambda: self._append_to(name, under=second),
@@ -330,18 +332,24 @@ class OutsideWriter(threading.Thread):
         return None
 
     def view_life(self) -> Intent | None:
-        """A view that is made, replaced, and perhaps dropped."""
-        name = f"db.{self._new_name('v')}"
+        """A view that is made, replaced, renamed, and perhaps dropped."""
+        name, second = (f"db.{self._new_name('v')}" for _ in range(2))
         wish = self._one({"operation": "create-view", "table": name, **_view("select 1")})
-        for text in ("select 2", "select 3", None):
+        changes: tuple[Intent, ...] = (
+            {"operation": "replace-view", **_view("select 2")},
+            {"operation": "update-view-properties", "updates": {"owner": second}},
+            {"operation": "rename-view", "new-name": second},
+            {"operation": "replace-view", **_view("select 3")},
+            {"operation": "drop-view"},
+        )
+        seen: Intent = {}
+        for change in changes:
             if not wish.committed or self._rng.random() < 0.2:
                 return None
-            details = wish.outcome["details"]
-            base = {
-                "table": name, "base-version-id": details["version-id"], "base-timestamp-ms": details["timestamp-ms"],
-            }  # fmt: skip
-            change = {"operation": "drop-view"} if text is None else {"operation": "replace-view", **_view(text)}
-            wish = self._one({**base, **change})
+            known = wish.outcome["details"]
+            seen |= {f"base-{n}": known[n] for n in ("version-id", "timestamp-ms") if n in known}
+            wish = self._one({**change, **seen, "table": name})
+            name = str(change.get("new-name", name))
         return None
 
     # -- parts --------------------------------------------------------------------------------------------------------
@@ -349,6 +357,17 @@ class OutsideWriter(threading.Thread):
     def _append_to(self, table: str, *, under: str | None = None) -> Intent:
         added = _members([self._data(table, self._board.seen(table))])
         return {"operation": "append", "table": under or table, "data-files": added}
+
+    def _replaced(self, table: str) -> Intent:
+        metadata = self._board.seen(table).metadata
+        seen = {
+            "uuid": metadata["table-uuid"],
+            "schema-id": metadata["current-schema-id"],
+            "last-column-id": metadata["last-column-id"],
+            "last-partition-id": metadata["last-partition-id"],
+        }
+        version = int(metadata["format-version"])
+        return {"operation": "create-or-replace-table", "table": table, "seen": seen, **new_table(version=version)}
 
     def _table(self) -> str:
         return self._rng.choice(self._tables)

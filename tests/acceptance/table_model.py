@@ -173,6 +173,10 @@ class TableModel:
                         self.partition_columns.append(change["source"])
                     else:
                         self.partition_columns.remove(change["name"])
+            case "create-or-replace-table":
+                self.refs.pop("main", None)
+                self.columns = {str(column["name"]) for column in member["schema"]["fields"]}
+                self.partition_columns = [partition["name"] for partition in member["partition-spec"]["fields"]]
             case "set-statistics":
                 entry = member["statistics"]
                 self.statistics[entry["snapshot-id"]] = entry["statistics-path"]
