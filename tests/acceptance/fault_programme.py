@@ -21,8 +21,9 @@ import redis
 from tests.acceptance.outside_board import Board, version_number
 from tests.acceptance.outside_checker import TableCheck, check_answers, check_events, check_names, steps_of
 from tests.acceptance.outside_history import History, require
+from tests.acceptance.outside_plans import new_table
 from tests.acceptance.outside_wire import Wire
-from tests.acceptance.outside_writers import OutsideWriter, new_table
+from tests.acceptance.outside_writers import OutsideWriter
 from tests.acceptance.stack import SESSION_TIMEOUT_S, DaemonProcess, Stack
 
 TABLES: Final[dict[str, dict[str, Any]]] = {
@@ -30,7 +31,6 @@ TABLES: Final[dict[str, dict[str, Any]]] = {
     "db.three": {"version": 3},
     "db.files": {"version": 2, "catalog": "file-system"},
 }
-WRITERS: Final = 6
 BOUND_S: Final = 60.0
 """The longest until an outcome, from when it was sent and no fault is made any more."""
 
@@ -44,11 +44,11 @@ KEPT: Final = (".json", ".text")
 class FaultProgramme:
     """Writers, faults, and what they have left. Between two faults are at most `calm_s`."""
 
-    def __init__(self, stack: Stack, *, seed: int, intents: int, calm_s: float, most_faults: int) -> None:
+    def __init__(self, stack: Stack, *, seed: int, intents: int, writers: int, calm_s: float, most_faults: int) -> None:
         self.faults: Counter[str] = Counter()
         self.board = Board()
         self._stack, self._seed, self._intents = stack, seed, intents
-        self._calm_s, self._most_faults = calm_s, most_faults
+        self._writers, self._calm_s, self._most_faults = writers, calm_s, most_faults
         self._rng = random.Random(f"{seed}/faults")
         self._events: dict[str, dict[str, Any]] = {}
         self._pointers: dict[str, dict[str, Any]] = {}
@@ -56,14 +56,16 @@ class FaultProgramme:
 
     def run(self) -> None:
         """Let writers and faults meet, then check everything; an AssertionError says what does not hold."""
-        daemons = [self._stack.daemon(name) for name in ("a", "b")]
+        daemons = [self._stack.daemon(name, ready=False) for name in ("a", "b")]
+        for daemon in daemons:
+            daemon.wait_ready(BOUND_S)
         self._create_tables()
         writers = [
             OutsideWriter(
                 self._stack.redis_url, self.board, tables=tuple(TABLES), seed=f"{self._seed}/{number}",
-                count=self._intents // WRITERS, ends=self._ends,
+                count=self._intents // self._writers, ends=self._ends,
             )
-            for number in range(WRITERS)
+            for number in range(self._writers)
         ]  # fmt: skip
         try:
             for writer in writers:
@@ -110,7 +112,7 @@ class FaultProgramme:
 
     def _restart(self, daemon: DaemonProcess) -> None:
         begun = daemon.get("/healthz") is not None  # before that, Python is still starting and SIGTERM ends it
-        code = daemon.terminate()
+        code = daemon.terminate(BOUND_S)
         require(
             code == 0 or not begun,
             f"daemon {daemon.name} ended with {code} when it was asked to:\n{daemon.log()[-3000:]}",
@@ -124,7 +126,8 @@ class FaultProgramme:
 
     def _empty_redis(self, _daemon: DaemonProcess) -> None:
         """FLUSHALL, and in the same moment read all events, as a consumer that follows them would have."""
-        with contextlib.suppress(redis.ConnectionError), self._stack.redis.pipeline(transaction=True) as both:
+        patient = redis.Redis.from_url(self._stack.redis_url, socket_timeout=BOUND_S)
+        with contextlib.closing(patient), patient.pipeline(transaction=True) as both:
             both.xrange("firn:events")
             both.flushall()
             entries, _ = both.execute()
@@ -149,7 +152,7 @@ class FaultProgramme:
             for path in folder.glob("**/*"):
                 name = str(path)
                 hidden = any(part.startswith(("_", ".")) for part in path.relative_to(folder).parts)
-                waits = name not in settled and (name in self.board.files or path.suffix == ".stats")
+                waits = name not in settled and (name in self.board.files or path.name.startswith(("stats_", "m_")))
                 if hidden or waits or name in kept or path.suffix in KEPT or not path.is_file():
                     continue
                 if path.stat().st_mtime < before:
@@ -173,7 +176,7 @@ class FaultProgramme:
         """Every wish has its outcome in time; asked again, a sample of them has the same."""
         calm_since = time.monotonic()
         for daemon in daemons:
-            daemon.wait_ready()
+            daemon.wait_ready(BOUND_S)
         while any(writer.is_alive() for writer in writers):
             waiting = [w for writer in writers for w in writer.sent if not w.answers]
             late = [w for w in waiting if time.monotonic() - max(w.sent_at, calm_since) > BOUND_S]
@@ -200,7 +203,7 @@ class FaultProgramme:
     def _end(self, daemons: list[DaemonProcess]) -> None:
         """Drain the daemons, and take what they leave in ZooKeeper and Redis."""
         for daemon in daemons:
-            require(daemon.terminate() == 0, f"daemon {daemon.name} did not end well:\n{daemon.log()[-3000:]}")
+            require(daemon.terminate(BOUND_S) == 0, f"daemon {daemon.name} did not end well:\n{daemon.log()[-3000:]}")
             before, found, after = daemon.log().partition("Traceback")
             require(not found, f"daemon {daemon.name} had a traceback:\n{before[-1500:]}{found}{after[:3000]}")
         self._take_events(self._stack.redis.xrange("firn:events"))
@@ -246,7 +249,8 @@ def _newest_by_folder(pointers: dict[str, dict[str, Any]]) -> dict[str, Path]:
 
 def _reachable(history: History) -> set[str]:
     """All files that the snapshots of the newest version need."""
-    found = set(history.newest.statistics.values())
+    newest = history.newest
+    found = {*newest.statistics().values(), *newest.statistics("partition-statistics").values()}
     for snapshot in history.newest.snapshots.values():
         found |= history.files_of(snapshot)
     return found

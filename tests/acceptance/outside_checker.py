@@ -143,10 +143,13 @@ class TableCheck:
             ("partition fields", version.partition_columns, model.partition_columns),
         ):
             require(found == expected, f"{at}: {name} are {found}, by the outcomes {expected}")
-        model.statistics = {s: path for s, path in model.statistics.items() if s in version.snapshots}
-        require(
-            version.statistics == model.statistics, f"{at}: statistics {version.statistics}, not {model.statistics}"
-        )
+        for member, paths in (
+            ("statistics", model.statistics),
+            ("partition-statistics", model.partition_statistics),
+        ):
+            kept = {snapshot: path for snapshot, path in paths.items() if snapshot in version.snapshots}
+            listed = version.statistics(member)
+            require(listed == kept, f"{at}: {member} are {listed}, by the outcomes {kept}")
         gone = old.keys() - version.snapshots.keys()
         require(model.expiring or not gone, f"{at}: snapshots {gone} are gone and nobody expired them")
         require(set(version.refs.values()) <= version.snapshots.keys(), f"{at}: a reference leads nowhere")

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyroaring import BitMap
@@ -177,6 +178,47 @@ def statistics(path: Path, *, snapshot_id: int, sequence_number: int) -> dict[st
         "file-footer-size-in-bytes": footer,
         "blob-metadata": [about],
     }
+
+
+def partition_statistics(path: Path, *, snapshot_id: int) -> dict[str, Any]:
+    """Write a file of partition statistics; the member that names it in ``set-partition-statistics``."""
+    row = {"partition": {"cat": 0}, "spec_id": 0, "data_record_count": 1, "data_file_count": 1}
+    _write(path, pa.Table.from_pylist([row]))
+    return {
+        "snapshot-id": snapshot_id,
+        "statistics-path": str(path),
+        "file-size-in-bytes": path.stat().st_size,
+    }
+
+
+def manifest_copy(listed: dict[str, Any], path: Path) -> dict[str, Any]:
+    """Write the live files of a manifest into another one; the member that names it in ``rewrite-manifests``."""
+    with Path(listed["manifest_path"]).open("rb") as file:
+        reader = fastavro.reader(file)
+        schema: Any = reader.writer_schema
+        about = reader.metadata
+        found: list[Any] = list(reader)
+    records = [record for record in found if record["status"] in (0, 1)]
+    next_row_id = listed.get("first_row_id")
+    for record in records:
+        inherited = {"snapshot_id": "added_snapshot_id", "sequence_number": "sequence_number"}
+        for name, of_list in (*inherited.items(), ("file_sequence_number", "sequence_number")):
+            record[name] = listed[of_list] if record[name] is None else record[name]
+        file = record["data_file"]
+        if next_row_id is not None and file["content"] == 0 and file.get("first_row_id") is None:
+            file["first_row_id"], next_row_id = next_row_id, next_row_id + file["record_count"]
+        record["status"] = 0
+    with path.open("wb") as out:
+        kept = {name: value for name, value in about.items() if not name.startswith("avro.")}
+        fastavro.writer(out, schema, records, codec="deflate", metadata=kept)
+    written = {
+        "manifest-path": str(path),
+        "manifest-length": path.stat().st_size,
+        "partition-spec-id": listed["partition_spec_id"],
+        "files-count": len(records),
+        "rows-count": sum(record["data_file"]["record_count"] for record in records),
+    }
+    return {**written, "content": "deletes"} if listed["content"] else written
 
 
 def puffin(path: Path, blob: bytes, about: dict[str, Any]) -> int:

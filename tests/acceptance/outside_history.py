@@ -92,10 +92,9 @@ class Version:
         """Snapshots by id."""
         return {s["snapshot-id"]: s for s in self.metadata.get("snapshots", ())}
 
-    @property
-    def statistics(self) -> dict[int, str]:
-        """Statistics files by snapshot."""
-        return {s["snapshot-id"]: s["statistics-path"] for s in self.metadata.get("statistics", ())}
+    def statistics(self, member: str = "statistics") -> dict[int, str]:
+        """Return statistics files, or partition statistics files, by snapshot."""
+        return {s["snapshot-id"]: s["statistics-path"] for s in self.metadata.get(member, ())}
 
 
 class History:

@@ -59,8 +59,8 @@ class Wish:
         """Return the files that it brings."""
         for member in self.intent.get("members", [self.intent]):
             yield from (f["file-path"] for name in ("data-files", "delete-files") for f in member.get(name, ()))
-            if "statistics" in member:
-                yield member["statistics"]["statistics-path"]
+            yield from (member[n]["statistics-path"] for n in ("statistics", "partition-statistics") if n in member)
+            yield from (manifest["manifest-path"] for manifest in member.get("manifests", ()))
 
     def contradiction(self) -> dict[str, Any] | None:
         """An answer that is another than the first; None if all agree."""

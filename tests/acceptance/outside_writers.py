@@ -1,30 +1,20 @@
-"""Writers of every operation that do not use firn: they plan on metadata that they read as JSON, and send JSON.
-
-Each writer is a thread with its own random generator. The checker derives what an operation must change from the intent
-and the registered files, so the writers record nothing else.
-"""
+"""Writers without firn's client: threads that send plans, hostile intents and damaged copies, and wait for outcomes."""
 
 from __future__ import annotations
 
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable
-from pathlib import Path
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final
 
-import pyarrow.parquet as pq
-
-from tests.acceptance import outside_files as files
 from tests.acceptance.hostile_intents import HOSTILE, damaged
-from tests.acceptance.outside_board import Board, Seen
-from tests.acceptance.outside_files import OutsideFile
+from tests.acceptance.outside_board import Board
+from tests.acceptance.outside_plans import OPERATIONS, Intent, Plans, new_table, view
 from tests.acceptance.outside_wire import Wire, Wish
 
-CATS: Final = 4
-REGIONS: Final = 2
-ROWS: Final = 8
-Intent = dict[str, Any]
+LIVES: Final = 0.02
+"""The part of a writer's turns that begin a table or view of its own."""
 
 
 class OutsideWriter(threading.Thread):
@@ -38,8 +28,8 @@ class OutsideWriter(threading.Thread):
         self.sent: list[Wish] = []
         self._rng = random.Random(seed)
         self._wire = Wire(url, self._rng)
-        self._board, self._tables, self._count, self._ends = board, tables, count, ends
-        self._made = 0
+        self._plans = Plans(board, tables, self._rng)
+        self._board, self._count, self._ends = board, count, ends
 
     def run(self) -> None:
         try:
@@ -52,10 +42,12 @@ class OutsideWriter(threading.Thread):
 
     def _turn(self) -> None:
         rng = self._rng
+        if rng.random() < LIVES:
+            rng.choice((self._table_life, self._view_life))()
+            return
         operation = rng.choices(list(OPERATIONS), weights=list(OPERATIONS.values()))[0]
-        planned = [
-            intent for _ in range(rng.choice((1, 1, 2, 5))) if (intent := getattr(self, operation)()) is not None
-        ]
+        plans = (self._planned(operation) for _ in range(rng.choice((1, 1, 2, 5))))
+        planned = [intent for intent in plans if intent is not None]
         wishes = [self._wire.wish(intent, digest=rng.random() < 0.5) for intent in planned]
         if rng.random() < 0.15:
             wishes.append(self._hostile())
@@ -64,6 +56,13 @@ class OutsideWriter(threading.Thread):
             used = rng.choice(wishes)
             self._wire.send(str(used.intent["table"]), damaged(used.intent, rng), until=self._ends.is_set)
         time.sleep(rng.uniform(0, 0.05))
+
+    def _planned(self, operation: str) -> Intent | None:
+        try:
+            plan: Intent | None = getattr(self._plans, operation)()
+        except FileNotFoundError:  # of a version that has expired since it was read
+            return None
+        return plan
 
     def _commit(self, wishes: list[Wish], *, wrong_shard: bool = False) -> None:
         self.sent += wishes
@@ -77,360 +76,48 @@ class OutsideWriter(threading.Thread):
         return wish
 
     def _hostile(self) -> Wish:
-        table = self._table()
+        table = self._plans.table()
         name = self._rng.choice(list(HOSTILE))
-        intent = HOSTILE[name](table, self._data(table, self._board.seen(table)), self._board.seen(table))
+        intent = HOSTILE[name](table, self._plans.data(table, self._board.seen(table)), self._board.seen(table))
         return self._wire.wish(intent, hostile=name)
 
-    # -- what is planned ----------------------------------------------------------------------------------------------
-
-    def append(self) -> Intent | None:
-        """One to three files."""
-        table = self._table()
-        seen = self._board.seen(table)
-        added = [self._data(table, seen) for _ in range(self._rng.randint(1, 3))]
-        return {"operation": "append", "table": table, **self._branch(seen), "data-files": _members(added)}
-
-    def delete_files(self) -> Intent | None:
-        """Some files that are probably live."""
-        table = self._table()
-        gone = self._board.live(table, "main", self._rng, 2)
-        return {"operation": "delete-files", "table": table, "removed-data-files": _paths(gone)} if gone else None
-
-    def delete_where(self) -> Intent | None:
-        """All files of a category, or those with small ids."""
-        return {"operation": "delete-where", "table": self._table(), "row-filter": self._filter()}
-
-    def replace(self) -> Intent | None:
-        """Files of one place by one with the rows that they have left."""
-        table = self._table()
-        seen = self._board.seen(table)
-        base = seen.head()
-        picked = self._board.live(table, "main", self._rng, 6)
-        if base is None or not picked:
-            return None
-        first = picked[0]
-        together = [
-            f for f in picked if (f.cat, f.region, f.spec_fields) == (first.cat, first.region, first.spec_fields)
-        ]
-        ids = [i for file in together for i in self._ids_left(file)]
-        intent: Intent = {
-            "operation": "replace", "table": table, "base-snapshot-id": base, "removed-data-files": _paths(together),
-            "data-sequence-number": seen.snapshot(base)["sequence-number"],
-        }  # fmt: skip
-        if ids:
-            intent["data-files"] = _members([self._data(table, seen, cat=first.cat, region=first.region, ids=ids)])
-        return intent
-
-    def overwrite(self) -> Intent | None:
-        """What a filter takes, or named files, by new files of the same category."""
-        table = self._table()
-        seen = self._board.seen(table)
-        base = seen.head()
-        if base is None:
-            return None
-        cat = self._rng.randrange(CATS)
-        intent: Intent = {"operation": "overwrite", "table": table, "base-snapshot-id": base}
-        if self._rng.random() < 0.5:
-            intent["row-filter"] = {"type": "eq", "term": "cat", "value": cat}
-        else:
-            gone = self._board.live(table, "main", self._rng, 2)
-            if not gone:
-                return None
-            intent |= {"removed-data-files": _paths(gone), "isolation": "snapshot"}
-        return {**intent, "data-files": _members([self._data(table, seen, cat=cat)])}
-
-    def replace_partitions(self) -> Intent | None:
-        """What is in a partition."""
-        table = self._table()
-        seen = self._board.seen(table)
-        added = _members([self._data(table, seen)])
-        mode = {"isolation": "snapshot"} if self._rng.random() < 0.5 else {}
-        base = seen.head()
-        if base is None:
-            return None
-        return {
-            "operation": "replace-partitions", "table": table, "base-snapshot-id": base, "data-files": added, **mode,
-        }  # fmt: skip
-
-    def row_delta(self) -> Intent | None:
-        """Deletes of some rows of a live file, by position or by id, with or without new rows."""
-        table = self._table()
-        seen = self._board.seen(table)
-        targets = self._board.live(table, "main", self._rng, 1)
-        base = seen.head()
-        if not targets or base is None:
-            return None
-        (target,) = targets
-        path = self._path(table, "deletes")
-        if self._rng.random() < 0.4:
-            some = self._rng.sample(target.ids, min(2, len(target.ids)))
-            delete = files.equality_deletes(path, seen.layout, cat=target.cat, region=target.region, ids=some)
-        else:
-            make = files.position_deletes if seen.version == 2 else files.deletion_vector
-            path = path if seen.version == 2 else path.with_suffix(".puffin")
-            positions = self._rng.sample(range(len(target.ids)), min(2, len(target.ids)))
-            delete = make(path, target, positions)
-        self._board.add(delete)
-        intent = {
-            "operation": "row-delta", "table": table, "base-snapshot-id": base, "delete-files": _members([delete]),
-            "isolation": "snapshot",
-        }  # fmt: skip
-        if self._rng.random() < 0.3:
-            intent["data-files"] = _members([self._data(table, seen)])
-        return intent
-
-    def stage(self) -> Intent | None:
-        """An append that nobody sees yet."""
-        table = self._table()
-        added = _members([self._data(table, self._board.seen(table))])
-        return {
-            "operation": "append", "table": table, "data-files": added, "stage": True, "wap-id": self._new_name("wap"),
-        }  # fmt: skip
-
-    def publish(self) -> Intent | None:
-        """What was staged, by its id or by its snapshot."""
-        if not self._board.staged:
-            return None
-        table, wap_id, snapshot_id = self._rng.choice(self._board.staged)
-        if self._rng.random() < 0.5:
-            return {"operation": "publish", "table": table, "wap-id": wap_id}
-        return {"operation": "cherry-pick", "table": table, "snapshot-id": snapshot_id}
-
-    def reference(self) -> Intent | None:
-        """A branch or tag: made, moved, renamed, removed."""
-        table = self._table()
-        seen = self._board.seen(table)
-        heads = [s["snapshot-id"] for s in seen.metadata.get("snapshots", ())]
-        refs = [name for name in seen.metadata.get("refs", {}) if name != "main"]
-        if not heads:
-            return None
-        snapshot = self._rng.choice(heads[-5:])
-        if not refs or self._rng.random() < 0.4:
-            operation = self._rng.choice(("create-branch", "create-tag"))
-            return {
-                "operation": operation, "table": table, "ref-name": self._new_name("ref"), "snapshot-id": snapshot,
-            }  # fmt: skip
-        ref = self._rng.choice(refs)
-        now = seen.head(ref)
-        choices: tuple[Intent, ...] = (
-            {"operation": "set-ref", "ref-name": ref, "snapshot-id": snapshot, "expected-snapshot-id": now},
-            {"operation": "remove-ref", "ref-name": ref, "expected-snapshot-id": now},
-            {"operation": "rename-branch", "ref-name": ref, "new-name": self._new_name("ref")},
-            {"operation": "fast-forward", "branch": ref, "to": "main"},
-            {"operation": "rollback", "branch": ref, "snapshot-id": snapshot},
-            {"operation": "set-retention", "ref-name": ref, "max-ref-age-ms": 10**12},
-        )
-        return {**self._rng.choice(choices), "table": table}
-
-    def move_main(self) -> Intent | None:
-        """Main back to an ancestor, or to any snapshot."""
-        table = self._table()
-        snapshots = self._board.seen(table).metadata.get("snapshots", ())
-        if not snapshots:
-            return None
-        operation = self._rng.choice(("rollback", "set-current-snapshot"))
-        return {"operation": operation, "table": table, "snapshot-id": self._rng.choice(snapshots[-3:])["snapshot-id"]}
-
-    def expire(self) -> Intent | None:
-        """All but the last ten snapshots, or one that is named."""
-        table = self._table()
-        snapshots = self._board.seen(table).metadata.get("snapshots", ())
-        if snapshots and self._rng.random() < 0.3:
-            named = self._rng.choice(snapshots)["snapshot-id"]
-            return {"operation": "expire-snapshots", "table": table, "snapshot-ids": [named]}
-        older = int(time.time() * 1000)
-        return {"operation": "expire-snapshots", "table": table, "older-than-ms": older, "retain-last": 10}
-
-    def statistics(self) -> Intent | None:
-        """A Puffin file for the head, or none any more."""
-        table = self._table()
-        seen = self._board.seen(table)
-        head = seen.head()
-        if head is None:
-            return None
-        if self._rng.random() < 0.3:
-            return {"operation": "remove-statistics", "table": table, "snapshot-id": head}
-        path = seen.location.parent / f"{self._new_name('stats')}.stats"
-        number = seen.snapshot(head)["sequence-number"]
-        entry = files.statistics(path, snapshot_id=head, sequence_number=number)
-        return {"operation": "set-statistics", "table": table, "statistics": entry}
-
-    def schema(self) -> Intent | None:
-        """One more column, or one less of those that were added."""
-        table = self._table()
-        metadata = self._board.seen(table).metadata
-        columns = next(s for s in metadata["schemas"] if s["schema-id"] == metadata["current-schema-id"])["fields"]
-        own = [c["name"] for c in columns if c["id"] > len(files.SCHEMA["fields"])]
-        change: Intent = {"action": "add-column", "name": self._new_name("c"), "type": "string"}
-        if own and self._rng.random() < 0.5:
-            change = {"action": "drop-column", "name": self._rng.choice(own)}
-        return {
-            "operation": "update-schema", "table": table, "base-schema-id": metadata["current-schema-id"],
-            "changes": [change],
-        }  # fmt: skip
-
-    def layout(self) -> Intent | None:
-        """Partition by region too, or no longer; or sort in another way."""
-        table = self._table()
-        seen = self._board.seen(table)
-        base = {"table": table, "base-schema-id": seen.metadata["current-schema-id"]}
-        if self._rng.random() < 0.5:
-            keys = [{"source": self._rng.choice(("id", "cat", "region"))}]
-            order = seen.metadata["default-sort-order-id"]
-            return {**base, "operation": "update-sort-order", "base-sort-order-id": order, "sort-by": keys}
-        by_region = "region" in seen.layout.columns
-        change = (
-            {"action": "remove-field", "name": "region"} if by_region else {"action": "add-field", "source": "region"}
-        )
-        return {**base, "operation": "update-spec", "base-spec-id": seen.layout.spec_id, "changes": [change]}
-
-    def properties(self) -> Intent | None:
-        """One of a few keys, to a new value or away."""
-        key = f"outside.{self._rng.randrange(4)}"
-        change: Intent = {"updates": {key: self._new_name("v")}} if self._rng.random() < 0.7 else {"removals": [key]}
-        return {"operation": "update-properties", "table": self._table(), **change}
-
-    def upgrade(self) -> Intent | None:
-        """A table to format v3."""
-        return {"operation": "upgrade-format", "table": self._table(), "format-version": 3}
-
-    def transaction(self) -> Intent | None:
-        """Appends to two tables, and at times something that is refused."""
-        pointed = [table for table in self._tables if not self._board.seen(table).in_file_system]
-        one, other = self._rng.sample(pointed, 2)
-        members: list[Intent] = [
-            {"operation": "append", "table": t, "data-files": _members([self._data(t, self._board.seen(t))])}
-            for t in (one, other)
-        ]
-        if self._rng.random() < 0.5:
-            members.append({"operation": "delete-where", "table": one, "row-filter": self._filter()})
-        return {"operation": "transaction", "table": one, "members": members}
-
-    # -- whole lives of tables and views, one step after the other ---------------------------------------------------
-
-    def table_life(self) -> Intent | None:
+    def _table_life(self) -> None:
         """A table that is made, replaced, renamed, dropped, and registered again under a third name."""
-        name, second, third = (f"db.{self._new_name('t')}" for _ in range(3))
+        name, second, third = (f"db.{self._plans.new_name('t')}" for _ in range(3))
         made = self._one({"operation": "create-table", "table": name, **new_table(version=self._rng.choice((2, 3)))})
         steps: tuple[Callable[[], Intent], ...] = (
-            lambda: self._append_to(name),
-            lambda: self._replaced(name),
-            lambda: self._append_to(name),
+            lambda: self._plans.append_to(name),
+            lambda: self._plans.replaced(name),
+            lambda: self._plans.append_to(name),
             lambda: {"operation": "rename-table", "table": name, "new-name": second},
-            lambda: self._append_to(name, under=second),
+            lambda: self._plans.append_to(name, under=second),
             lambda: {"operation": "drop-table", "table": second},
         )
         location = ""
         for step in steps:
             if not made.committed or self._rng.random() < 0.1:
-                return None
+                return
             made = self._one(step())
             location = made.outcome.get("metadata-location", location) if made.answers else location
         if made.committed:
             self._one({"operation": "register-table", "table": third, "metadata-location": location})
-        return None
 
-    def view_life(self) -> Intent | None:
+    def _view_life(self) -> None:
         """A view that is made, replaced, renamed, and perhaps dropped."""
-        name, second = (f"db.{self._new_name('v')}" for _ in range(2))
-        wish = self._one({"operation": "create-view", "table": name, **_view("select 1")})
+        name, second = (f"db.{self._plans.new_name('v')}" for _ in range(2))
+        wish = self._one({"operation": "create-view", "table": name, **view("select 1")})
         changes: tuple[Intent, ...] = (
-            {"operation": "replace-view", **_view("select 2")},
+            {"operation": "replace-view", **view("select 2")},
             {"operation": "update-view-properties", "updates": {"owner": second}},
             {"operation": "rename-view", "new-name": second},
-            {"operation": "replace-view", **_view("select 3")},
+            {"operation": "replace-view", **view("select 3")},
             {"operation": "drop-view"},
         )
         seen: Intent = {}
         for change in changes:
             if not wish.committed or self._rng.random() < 0.2:
-                return None
+                return
             known = wish.outcome["details"]
             seen |= {f"base-{n}": known[n] for n in ("version-id", "timestamp-ms") if n in known}
             wish = self._one({**change, **seen, "table": name})
             name = str(change.get("new-name", name))
-        return None
-
-    # -- parts --------------------------------------------------------------------------------------------------------
-
-    def _append_to(self, table: str, *, under: str | None = None) -> Intent:
-        added = _members([self._data(table, self._board.seen(table))])
-        return {"operation": "append", "table": under or table, "data-files": added}
-
-    def _replaced(self, table: str) -> Intent:
-        metadata = self._board.seen(table).metadata
-        seen = {
-            "uuid": metadata["table-uuid"],
-            "schema-id": metadata["current-schema-id"],
-            "last-column-id": metadata["last-column-id"],
-            "last-partition-id": metadata["last-partition-id"],
-        }
-        version = int(metadata["format-version"])
-        return {"operation": "create-or-replace-table", "table": table, "seen": seen, **new_table(version=version)}
-
-    def _table(self) -> str:
-        return self._rng.choice(self._tables)
-
-    def _new_name(self, kind: str) -> str:
-        self._made += 1
-        return f"{kind}_{self._rng.getrandbits(40):x}_{self._made}"
-
-    def _path(self, table: str, kind: str) -> Path:
-        return self._board.seen(table).location.parent.parent / "data" / f"{self._new_name(kind)}.parquet"
-
-    def _data(
-        self, table: str, seen: Seen, *, cat: int | None = None, region: int | None = None, ids: list[int] | None = None
-    ) -> OutsideFile:
-        first = self._board.next_id()
-        file = files.data_file(
-            self._path(table, "data"),
-            seen.layout,
-            cat=self._rng.randrange(CATS) if cat is None else cat,
-            region=self._rng.randrange(REGIONS) if region is None else region,
-            ids=list(range(first, first + self._rng.randint(1, ROWS))) if ids is None else ids,
-        )
-        self._board.add(file)
-        return file
-
-    def _ids_left(self, file: OutsideFile) -> list[int]:
-        """The ids in a file, read from it, without those that were deleted by position."""
-        ids = pq.read_table(file.path, columns=["id"], partitioning=None).column("id").to_pylist()
-        gone = self._board.deleted(file.path)
-        return [one for position, one in enumerate(ids) if position not in gone]
-
-    def _branch(self, seen: Seen) -> Intent:
-        branches = [name for name, ref in seen.metadata.get("refs", {}).items() if ref["type"] == "branch"]
-        other = [name for name in branches if name != "main"]
-        return {"branch": self._rng.choice(other)} if other and self._rng.random() < 0.2 else {}
-
-    def _filter(self) -> Intent:
-        if self._rng.random() < 0.7:
-            return {"type": "eq", "term": "cat", "value": self._rng.randrange(CATS)}
-        return {"type": "lt", "term": "id", "value": self._rng.randrange(1, max(2, self._board.next_id() // 4))}
-
-
-def new_table(*, version: int, catalog: str | None = None) -> Intent:
-    """The members that create a table of the writers' schema."""
-    made = {"schema": files.SCHEMA, "partition-spec": files.BY_CAT, "format-version": version}
-    return made if catalog is None else {**made, "catalog": catalog}
-
-
-def _view(text: str) -> Intent:
-    return {"schema": files.SCHEMA, "representations": [{"type": "sql", "sql": text, "dialect": "spark"}]}
-
-
-def _members(some: Iterable[OutsideFile]) -> list[Intent]:
-    return [file.member for file in some]
-
-
-def _paths(some: Iterable[OutsideFile]) -> list[str]:
-    return [file.path for file in some]
-
-
-OPERATIONS: Final[dict[str, int]] = {
-    "append": 30, "delete_files": 6, "delete_where": 3, "replace": 8, "overwrite": 5, "replace_partitions": 4,
-    "row_delta": 12, "stage": 4, "publish": 4, "reference": 6, "move_main": 1, "expire": 3, "statistics": 4,
-    "schema": 3, "layout": 2, "properties": 4, "upgrade": 1, "transaction": 6, "table_life": 1, "view_life": 1,
-}  # fmt: skip
-"""What is sent, and how often."""

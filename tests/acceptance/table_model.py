@@ -60,6 +60,7 @@ class TableModel:
         self.columns = {str(column["name"]) for column in SCHEMA["fields"]}
         self.partition_columns = ["cat"]
         self.statistics: dict[int, str] = {}
+        self.partition_statistics: dict[int, str] = {}
         self.expiring = False
         """Whether a step since the last version was an expiry."""
 
@@ -182,6 +183,9 @@ class TableModel:
                 self.statistics[entry["snapshot-id"]] = entry["statistics-path"]
             case "remove-statistics":
                 self.statistics.pop(member["snapshot-id"], None)
+            case "set-partition-statistics":
+                entry = member["partition-statistics"]
+                self.partition_statistics[entry["snapshot-id"]] = entry["statistics-path"]
             case "expire-snapshots":
                 self.expiring = True
             case _:
@@ -198,7 +202,16 @@ def matches(wanted: Member, file: OutsideFile, step: Step) -> bool:
 
 
 FILE_OPERATIONS: Final = frozenset(
-    {"append", "delete-files", "delete-where", "replace", "overwrite", "replace-partitions", "row-delta"}
+    {
+        "append",
+        "delete-files",
+        "delete-where",
+        "replace",
+        "rewrite-manifests",
+        "overwrite",
+        "replace-partitions",
+        "row-delta",
+    }
 )
 REF_OPERATIONS: Final = frozenset({
     "create-branch", "create-tag", "set-ref", "remove-ref", "rename-branch", "fast-forward", "rollback",

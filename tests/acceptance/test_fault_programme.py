@@ -24,8 +24,8 @@ INTENTS_VARIABLE: Final = "FIRN_TEST_INTENTS"
 GIVEN: Final = os.environ.get(SEED_VARIABLE)
 SAMPLE_SEEDS = range(1, 3)
 LONG_SEEDS = range(100, 150)
-SAMPLE: Final[dict[str, Any]] = {"intents": 160, "calm_s": 1.0, "most_faults": 8}
-LONG: Final[dict[str, Any]] = {"intents": 2_000, "calm_s": 5.0, "most_faults": 1_000}
+SAMPLE: Final[dict[str, Any]] = {"intents": 160, "writers": 6, "calm_s": 1.0, "most_faults": 8}
+LONG: Final[dict[str, Any]] = {"intents": 2_000, "writers": 16, "calm_s": 5.0, "most_faults": 1_000}
 """With all seeds 100 000 intents."""
 
 
@@ -56,7 +56,7 @@ def test_a_hundred_thousand_intents_survive_faults_as_they_were_answered(stack: 
 
 def test_the_check_finds_outcomes_that_storage_does_not_bear_out(stack: Stack) -> None:
     """Each of these would be a fault of firn's; the same history must pass without it."""
-    programme = FaultProgramme(stack, seed=1, intents=60, calm_s=1.0, most_faults=0)
+    programme = FaultProgramme(stack, seed=1, intents=60, writers=6, calm_s=1.0, most_faults=0)
     programme.run()
     wishes = programme.board.wishes
     appends = [w for w in wishes if w.committed and w.intent["operation"] == "append" and not w.intent.get("stage")]
