@@ -14,6 +14,7 @@ from firn.coordinator.replay.working import Working
 from firn.model import metadata_changes
 from firn.model.amounts import plural
 from firn.model.errors import FirnError, InvalidInput, NotFound, Unavailable
+from firn.model.metadata import TableMetadata
 from firn.model.metadata_check import check_statistics
 from firn.model.operations.upkeep import (
     RemovePartitionStatistics,
@@ -25,6 +26,9 @@ from firn.model.puffin import BlobMetadata, StatisticsFile
 from firn.storage.locations import canonical
 
 PATH: Final = "statistics-path"
+
+REGISTERED_MAX: Final = 1_000
+"""Statistics files of each kind that are looked at when a table is registered."""
 
 
 def set_statistics(working: Working, intent: SetStatistics) -> Applied:
@@ -82,6 +86,27 @@ def _read(working: Working, path: str, *, partition: bool, where: str) -> Statis
         _refuse(path, f"does not exist: write {kind} first", where=where)
     except FirnError as error:
         _refuse(path, f"cannot be read as {kind}: {error}", where=where)
+
+
+def require_registered_statistics(working: Working, metadata: TableMetadata) -> None:
+    """Refuse metadata that calls a file of another kind its statistics; a file that is gone is only missed.
+
+    The newest `REGISTERED_MAX` entries of each kind are looked at. Prevents: as `require_statistics_file`.
+    """
+    for partition, where, listed in (
+        (False, "statistics", metadata.statistics),
+        (True, "partition-statistics", metadata.partition_statistics),
+    ):
+        for index, statistics in list(enumerate(listed))[-REGISTERED_MAX:]:
+            here = f"{where}[{index}]"
+            try:
+                working.reader.statistics_file(statistics[PATH], partition=partition)
+            except Unavailable:
+                raise
+            except NotFound:
+                continue
+            except FirnError as error:
+                _refuse(statistics[PATH], f"cannot be read as what it is called: {error}", where=here)
 
 
 def _require_equal(path: str, member: str, statistics: Mapping[str, Any], size: int, *, where: str) -> None:

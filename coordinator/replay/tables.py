@@ -12,6 +12,7 @@ from firn.coordinator.replay.attempt import as_found
 from firn.coordinator.replay.decision import Applied
 from firn.coordinator.replay.places import require_inside, require_own, require_own_places
 from firn.coordinator.replay.registration import require_sound
+from firn.coordinator.replay.statistics import require_registered_statistics
 from firn.coordinator.replay.working import Catalog, Working
 from firn.model.errors import FirnError, InvalidMetadata, InvalidPropertyError, TooLarge, Unavailable
 from firn.model.intent import CreateTable, DropTable, RegisterTable
@@ -76,6 +77,7 @@ def register_table(working: Working, intent: RegisterTable) -> Applied:
     for location, where in locations_of(metadata):
         require_inside(working, location, where=where)
     require_sound(working, metadata, at=metadata_location)
+    require_registered_statistics(working, metadata)
     _adopt(working, metadata, at=metadata_location, catalog=intent.catalog)
     return Applied(snapshot_id=metadata.current_snapshot_id)
 

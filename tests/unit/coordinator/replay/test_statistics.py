@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from firn.coordinator.tables.table_reader import TableReader
+from firn.model.intent import DropTable, RegisterTable
 from firn.model.operations.refs import CreateBranch
 from firn.model.operations.upkeep import (
     ExpireSnapshots,
@@ -16,6 +18,7 @@ from firn.model.operations.upkeep import (
     SetStatistics,
 )
 from firn.model.outcome import Committed
+from firn.storage.metadata_files import encode_metadata
 from firn.storage.pointers import Pointers
 from tests.strategies.statistics_files import write_partition_statistics, write_statistics
 from tests.unit.coordinator.replay.real_rows import RealRows
@@ -217,3 +220,27 @@ async def test_one_wrong_statistics_file_refuses_its_intent_only() -> None:
             append("b"), attach(wrong, partition=False), append("c"), attach(right, partition=False)
         )
         assert [isinstance(one, Committed) for one in outcomes] == [True, False, True, True]
+
+
+async def test_a_table_is_not_registered_whose_statistics_are_files_of_another_kind() -> None:
+    bench = Workbench()
+    async with bench.daemon():
+        table = await RealRows.create(bench)
+        named = await named_files(bench, table)
+        metadata = await bench.metadata()
+        await bench.commit(intent(DropTable))
+        right, counts = metadata.statistics, metadata.partition_statistics
+        missing = {**right[0], "statistics-path": f"{FOLDER}/gone.puffin"}
+        for number, (what, path) in enumerate(named.items()):
+            for member, good in (("statistics", right), ("partition_statistics", counts)):
+                if what == member.replace("_", " "):
+                    continue
+                changed = msgspec.structs.replace(metadata, **{member: ({**good[0], "statistics-path": path},)})
+                at = f"{FOLDER}/{number}-{member}.metadata.json"
+                bench.files.create(at, encode_metadata(changed))
+                refused = await bench.refuse(intent(RegisterTable, metadata_location=at))
+                assert (refused.rule, refused.hint) == ("not-a-statistics-file", "fix"), (what, member)
+                assert path in refused.message
+        at = f"{FOLDER}/right.metadata.json"
+        bench.files.create(at, encode_metadata(msgspec.structs.replace(metadata, statistics=(*right, missing))))
+        await bench.commit(intent(RegisterTable, metadata_location=at))
