@@ -4,7 +4,8 @@ Types: ``firn.table.committed`` and ``firn.view.committed`` (one per swap that c
 ``firn.intent.rejected`` (one per rejection: the conflict log), ``firn.intent.dead-lettered``,
 ``firn.reservation.disturbed``, and what operators did: ``firn.table.paused``, ``firn.table.resumed``, ``firn.dead-
 letter.retried``, ``firn.dead-letter.dropped``. An event's id is derived from the batch (and
-the table, where a batch moved several) or the intent, so that a consumer can drop one that is delivered twice.
+the table, where a batch moved several) or the intent (and the digest, of content that came later under a used id), so
+that a consumer can drop one that is delivered twice.
 """
 
 from __future__ import annotations

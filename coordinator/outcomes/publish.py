@@ -193,7 +193,7 @@ class Publisher:
         refusal = _Refusal(outcome, OPERATIONS[type(pending.decoded.intent)], dead_letter)
         self._metrics.intents.labels(refusal.operation, "rejected").inc()
         self._count_refusal(refusal)
-        settlement = self._rejection(pending, refusal)
+        settlement = self._rejection(pending, refusal, own_id=own_id)
         if not own_id:
             settlement = msgspec.structs.replace(settlement, intent_id=None)
         self._put((settlement,), (), [pending])
@@ -347,8 +347,15 @@ class Publisher:
             self._metrics.dead_letters.labels(outcome.rule).inc()
 
     def _rejection(
-        self, pending: Pending, refusal: _Refusal, *, journaled: bool = False, kept_s: int = LONGEST_S
+        self,
+        pending: Pending,
+        refusal: _Refusal,
+        *,
+        journaled: bool = False,
+        kept_s: int = LONGEST_S,
+        own_id: bool = True,
     ) -> Settlement:
+        """With `own_id` False the digest is part of the event's id: the first event has the intent's id alone."""
         outcome = refusal.outcome
         event = rejection_event(
             outcome,
@@ -357,6 +364,8 @@ class Publisher:
             operation=refusal.operation,
             writer=pending.decoded.intent.writer,
         )
+        if not own_id:
+            event = msgspec.structs.replace(event, id=f"{outcome.intent_id}/{outcome.digest}")
         letter = None
         if refusal.for_people:
             letter = _dead_letter(pending.entry, outcome, epoch=pending.epoch, journaled=journaled)

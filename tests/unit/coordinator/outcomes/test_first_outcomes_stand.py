@@ -116,6 +116,23 @@ async def test_what_comes_later_under_the_id_of_a_commit_changes_nothing(
         assert said.json.get("outcome", said.json)["snapshot-id"] == first.snapshot_id
 
 
+@pytest.mark.parametrize("copy", [other_payload, on_another_table])
+async def test_the_event_of_what_comes_later_under_the_id_of_a_rejection_has_an_id_of_its_own(
+    copy: Callable[[Append], bytes],
+) -> None:
+    bench = CliBench(limits=LIMITS)
+    intent = sealed("a", branch="nobody-made-this", reply_to=HEARD)
+    async with bench.daemon("a"):
+        for table in (TABLE, OTHER):
+            await bench.commit(create(table))
+        await replied(bench, encode_intent(intent))
+        await replied(bench, copy(intent))
+        rejected = [event for event in await bench.events() if event["type"] == "firn.intent.rejected"]
+    assert [event["data"]["rule"] for event in rejected] == ["unknown-branch", "intent-id-reuse"]
+    assert rejected[0]["id"] == intent.intent_id
+    assert len({event["id"] for event in rejected}) == 2, "a consumer would drop the second as delivered twice"
+
+
 async def test_an_intent_under_whose_id_a_damaged_copy_came_first_is_decided_by_itself() -> None:
     """The damaged copy has an answer of its own, which gives way to the intent's."""
     bench = CliBench(limits=LIMITS)
