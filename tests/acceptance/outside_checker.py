@@ -80,7 +80,9 @@ def check_events(history: History, steps: Mapping[str, list[Step]], events: Iter
         base = version.location
         if event is None:
             raise HistoryFault(f"no event of {version.location}")
-        made = {step.intent_id for step in steps.get(version.location, ()) if step.batch == event["id"]}
+        made = {
+            step.intent_id for step in steps.get(version.location, ()) if step.batch == event["id"].partition("/")[0]
+        }
         named = set(event["data"]["intents"])
         require(named == made, f"the event of {version.location} names {named}, made by {made}")
 
