@@ -9,6 +9,7 @@ import msgspec
 from firn.coordinator.replay.decision import Refused
 from firn.model.intent import Intent
 from firn.model.intent_codec import DecodedIntent
+from firn.model.journal import Decided
 from firn.model.operations.transaction import Transaction
 from firn.storage.intent_streams import Entry
 
@@ -18,7 +19,8 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True, eq=False, gc=False):
 
     `entry` is its stream entry, `epoch` the identity of the queue's content, `entry_ms` the queue's clock when it was
     added, `taken_at` the monotonic clock (s) when the daemon took it, `queued_ms` how long it had been queued then, by
-    the queue's clock. `verdict` is set when it is refused already, and only needs to be put on record.
+    the queue's clock. `verdict` is set when it is refused already, and only needs to be put on record;
+    `repeats` when it repeats an epoch that was committed, and gets that outcome.
     """
 
     decoded: DecodedIntent
@@ -28,6 +30,12 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True, eq=False, gc=False):
     taken_at: float
     queued_ms: float | None = None
     verdict: Refused | None = None
+    repeats: Decided | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is to be replayed."""
+        return self.verdict is None and self.repeats is None
 
     @property
     def entry_name(self) -> str:
@@ -37,9 +45,9 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True, eq=False, gc=False):
 
 
 def transaction_in(batch: Sequence[Pending]) -> Transaction | None:
-    """The transaction that the batch is, unless it is refused already."""
+    """The transaction that the batch is, unless it is decided already."""
     first = batch[0]
-    return first.decoded.intent if isinstance(first.decoded.intent, Transaction) and first.verdict is None else None
+    return first.decoded.intent if isinstance(first.decoded.intent, Transaction) and first.is_open else None
 
 
 def operations_in(batch: Sequence[Pending]) -> list[Intent]:

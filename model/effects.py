@@ -46,9 +46,9 @@ def effect_of(
 
 
 def effects_on(table: str, decided: Decided) -> tuple[Effect, ...]:
-    """What a decision that stands in the journal of `table` did to it; nothing, if it was a rejection."""
+    """What a decision that stands in the journal of `table` did to it; nothing, if it is a rejection or a repeat."""
     outcome = decided.outcome
-    if not isinstance(outcome, Committed):
+    if not isinstance(outcome, Committed) or outcome.repeats is not None:
         return ()
     if decided.operation == TRANSACTION:
         members = msgspec.convert(outcome.details.get(MEMBERS, ()), tuple[Effect, ...])
@@ -74,6 +74,6 @@ def snapshots_on(table: str, decided: Iterable[Decided]) -> set[tuple[int, int]]
         if one.operation == TRANSACTION:
             effects = effects_on(table, one)
             made.update((e.sequence_number or 0, e.snapshot_id) for e in effects if e.snapshot_id is not None)
-        elif isinstance(outcome, Committed) and outcome.snapshot_id is not None:
+        elif isinstance(outcome, Committed) and outcome.snapshot_id is not None and outcome.repeats is None:
             made.add((outcome.sequence_number or 0, outcome.snapshot_id))
     return made

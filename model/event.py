@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from firn.model.effects import snapshots_on
-from firn.model.journal import Segment, committed
+from firn.model.journal import Segment, committed, rejected
 from firn.model.outcome import Committed, Rejected
 from firn.model.pause import Pause
 from firn.model.reservation import Disturbance, Reservation
@@ -77,7 +77,7 @@ def table_event(segment: Segment, *, events_bytes_max: int) -> Event | None:
             "metadata-location": batch.new_metadata,
             "snapshot-ids": [snapshot for _, snapshot in snapshots],
             "committed": len(done),
-            "rejected": len(segment.decided) - len(done),
+            "rejected": len(rejected(segment)),
             "intents": [o.intent_id for o in done[:fit]],
             "intents-cut": len(done) > fit,
             "retried": len(segment.retried),

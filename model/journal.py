@@ -79,6 +79,8 @@ class Decided(_Record, frozen=True, kw_only=True, tag="decided", gc=False):  # n
     """The branch or tag that the intent was about."""
     writer: str | None = None
     writer_sequence: int | None = None
+    epoch_content: str | None = None
+    """What a streaming writer's epoch contains (`firn.model.epoch`)."""
     base_snapshot_id: int | None = None
     """The snapshot that the intent was planned on, if it said so."""
     priority: str = "ingest"
@@ -179,7 +181,12 @@ def decode_segment(data: bytes, *, location: str) -> Segment:
 
 def committed(segment: Segment) -> tuple[Committed, ...]:
     """Outcomes of the intents that the segment's swap applied."""
-    return tuple(d.outcome for d in segment.decided if isinstance(d.outcome, Committed))
+    return tuple(d.outcome for d in segment.decided if isinstance(d.outcome, Committed) and d.outcome.repeats is None)
+
+
+def is_repeat(decided: Decided) -> bool:
+    """Whether a decision repeats that on a streaming writer's epoch: it has changed nothing itself."""
+    return isinstance(decided.outcome, Committed) and decided.outcome.repeats is not None
 
 
 def rejected(segment: Segment) -> tuple[Rejected, ...]:

@@ -83,7 +83,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     clock_skew_minutes_max: int = 60
     """How far ahead of the queue's clock the time inside an intent id may be."""
     writers_max: int = 10_000
-    """Writers per table whose last sequence number is remembered."""
+    """Streaming writers of a table; none is forgotten, and the first epoch of another is refused."""
     deliveries_max: int = 10
     """Deliveries of one entry that end in no decision (crashes) before it is set aside as poison."""
     swap_attempts_max: int = 100

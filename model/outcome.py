@@ -19,7 +19,8 @@ class Committed(  # gc=False: nothing in it leads back to it, and a batch makes 
 
     `snapshot_id` is None where the operation makes no snapshot. `replays` counts how often the batch had to be
     replayed because another commit came first. `details` is what else the operation has to say, such as ids that were
-    assigned or what was kept. `traceparent` is that of the intent, `digest` that of its content.
+    assigned or what was kept. `traceparent` is that of the intent, `digest` that of its content. `repeats` is the id of
+    the intent that committed a streaming writer's epoch, where this one repeats it: the rest is that intent's outcome.
 
     Times: `queued_ms` from the entry's being queued to a daemon's taking it (by the queue's clock), `decision_ms` from
     there to the decision, `commit_ms` from there until the commit was in place (files written, pointer swapped),
@@ -41,6 +42,7 @@ class Committed(  # gc=False: nothing in it leads back to it, and a batch makes 
     details: dict[str, Any] = {}
     traceparent: str | None = None
     digest: str | None = None
+    repeats: str | None = None
 
 
 class Rejected(

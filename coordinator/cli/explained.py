@@ -127,6 +127,8 @@ def _committed_lines(story: Story, outcome: Committed) -> Iterator[Line]:
         yield Line("outcome", f"committed{took}", style="green")
     else:
         yield Line("outcome", f"committed in snapshot {outcome.snapshot_id}{took}", style="green")
+    if outcome.repeats is not None:
+        yield Line("", f"repeats the epoch that {outcome.repeats} committed")
     yield from (Line("", f"{name}: {value}") for name, value in outcome.details.items())
     if story.now is not None:
         yield _now_line(story.now)

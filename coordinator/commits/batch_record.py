@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+import msgspec
+
 from firn.coordinator.commits.pointer_move import Moved, also_at_after, catalog_after
 from firn.coordinator.pending import Pending
 from firn.coordinator.replay.decision import Applied, Decision, Refused
 from firn.coordinator.replay.refusals import placed
 from firn.coordinator.replay.working import Working
 from firn.coordinator.tables.table_state import TableState, uuid_of
+from firn.model.epoch import epoch_content
 from firn.model.intent import OPERATIONS, Intent
 from firn.model.journal import Batch, Decided, OtherPart, Retried, Segment
 from firn.model.limits import Limits
@@ -35,6 +38,9 @@ def outcome_of(
     intent = pending.decoded.intent
     attempt = working.attempt
     decision_ms = to_ms(decided_at - pending.taken_at)
+    if pending.repeats is not None:
+        repeated = repeat_of(pending.repeats, intent)
+        return msgspec.structs.replace(repeated, queued_ms=pending.queued_ms, decision_ms=decision_ms)
     match decision:
         case Applied():
             return Committed(
@@ -60,6 +66,24 @@ def outcome_of(
                 queued_ms=pending.queued_ms,
                 decision_ms=decision_ms,
             )
+
+
+def repeat_of(first: Decided, intent: Intent) -> Committed:
+    """Return the outcome of an intent that repeats the epoch which `first` committed."""
+    outcome = first.outcome
+    assert isinstance(outcome, Committed)
+    return msgspec.structs.replace(
+        outcome,
+        intent_id=intent.intent_id,
+        table=intent.table,
+        repeats=outcome.repeats or first.intent_id,
+        latency_ms=0.0,
+        queued_ms=None,
+        decision_ms=None,
+        commit_ms=None,
+        traceparent=intent.traceparent,
+        digest=None,
+    )
 
 
 def to_ms(seconds: float) -> float:
@@ -174,6 +198,7 @@ def _decided(pending: Pending, outcome: Outcome) -> Decided:
         branch=ref_of(intent),
         writer=intent.writer,
         writer_sequence=intent.writer_sequence,
+        epoch_content=None if intent.writer_sequence is None else epoch_content(intent),
         base_snapshot_id=base_of(intent),
         priority=intent.priority,
         deliveries=entry.deliveries,

@@ -16,7 +16,7 @@ from firn.coordinator.commits.pointer_move import Moved, move, moved_pointer, ne
 from firn.coordinator.commits.snapshot_files import encode_snapshots
 from firn.coordinator.pending import Pending
 from firn.coordinator.replay.attempt import Attempt, Placement
-from firn.coordinator.replay.decision import Decision
+from firn.coordinator.replay.decision import Applied, Decision
 from firn.coordinator.replay.engine import replay
 from firn.coordinator.replay.head import Head
 from firn.coordinator.replay.history_limit import is_due, limit_history
@@ -210,7 +210,9 @@ def working_on(
 
 
 def decide(working: Working, pendings: Sequence[Pending]) -> list[Decision]:
-    """Replay what is to be replayed; what was refused at the door keeps its verdict."""
-    open_ones = [p for p in pendings if p.verdict is None]
-    replayed = iter(replay(working, [p.decoded.intent for p in open_ones]))
-    return [next(replayed) if p.verdict is None else p.verdict for p in pendings]
+    """Replay what is to be replayed; what was refused at the door keeps its verdict.
+
+    The decision on a repeated epoch is there already (`Pending.repeats`): nothing is applied for it.
+    """
+    replayed = iter(replay(working, [p.decoded.intent for p in pendings if p.is_open]))
+    return [next(replayed) if p.is_open else p.verdict or Applied() for p in pendings]

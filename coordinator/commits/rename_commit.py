@@ -32,9 +32,10 @@ TARGET: Final = "to"
 
 
 def rename_in(batch: Sequence[Pending]) -> Rename | None:
-    """The rename that the batch is, unless it is refused already."""
-    intent, verdict = batch[0].decoded.intent, batch[0].verdict
-    return intent if isinstance(intent, RenameTable | RenameView) and verdict is None else None
+    """The rename that the batch is, unless it is decided already."""
+    first = batch[0]
+    intent = first.decoded.intent
+    return intent if isinstance(intent, RenameTable | RenameView) and first.is_open else None
 
 
 def prepare_rename(

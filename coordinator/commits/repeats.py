@@ -12,12 +12,16 @@ import msgspec
 
 from firn.coordinator.journal.decisions import Decisions, Known
 from firn.coordinator.journal.old_segments import UNREADABLE
+from firn.coordinator.journal.writers import LastEpoch
 from firn.coordinator.outcomes.refusals import OfAnotherTable
 from firn.coordinator.pending import Pending
 from firn.coordinator.replay.decision import Refused
-from firn.model.intent import digest_as_spelled
+from firn.coordinator.replay.rules import TOO_MANY_WRITERS, WRITER_SEQUENCE_PASSED, WRITER_SEQUENCE_REUSE
+from firn.model.epoch import epoch_content
+from firn.model.intent import OPERATIONS, digest_as_spelled
 from firn.model.journal import Decided, Segment
 from firn.model.outcome import Outcome, Rejected
+from firn.model.planned_on import ref_of
 
 
 class Unpublished(msgspec.Struct, frozen=True):
@@ -31,6 +35,7 @@ class Sorted(msgspec.Struct, frozen=True, kw_only=True):
     """A batch, sorted.
 
     `open` are to be decided now, each identity once. `repeats` have been decided: with the outcome to send again.
+    `epochs` repeat an epoch under another id: with its first decision, whose outcome is to be put on record for them.
     `unpublished` have been, too, by these very entries, and nobody was sent anything: by their journal segments.
     `reused` carry the id of another intent: refused, but not put on record, because the record is the other's.
     `later` say the same as an open one of this batch: to be looked at again when that is decided. `held` may have been
@@ -39,6 +44,7 @@ class Sorted(msgspec.Struct, frozen=True, kw_only=True):
 
     open: list[Pending]
     repeats: list[tuple[Pending, Outcome]]
+    epochs: list[tuple[Pending, Decided]]
     unpublished: dict[str, Unpublished]
     reused: list[tuple[Pending, Refused]]
     later: list[Pending]
@@ -74,10 +80,11 @@ class _Sorting:
     """A batch that is being sorted."""
 
     def __init__(self, decisions: Decisions) -> None:
-        self.result = Sorted(open=[], repeats=[], unpublished={}, reused=[], later=[], held=[])
+        self.result = Sorted(open=[], repeats=[], epochs=[], unpublished={}, reused=[], later=[], held=[])
         self._decisions = decisions
         self._ids: set[str] = set()
         self._epochs: dict[str, int] = {}
+        self._new_writers: set[str] = set()
         self._waiting: dict[str, str] = {}
         """Streaming writers one of whose epochs is held, and why: the later ones must not overtake it."""
 
@@ -99,9 +106,37 @@ class _Sorting:
         elif self._epochs.get(intent.writer, -1) >= intent.writer_sequence:
             result.later.append(pending)
         else:
-            _sort_epoch(decisions, pending, intent.writer, intent.writer_sequence, result)
+            self._sort_epoch(pending, intent.writer, intent.writer_sequence)
             self._ids.add(intent.intent_id)
             self._epochs[intent.writer] = intent.writer_sequence
+
+    def _sort_epoch(self, pending: Pending, writer: str, sequence: int) -> None:
+        decisions, result = self._decisions, self.result
+        last = decisions.last_of_writer(writer)
+        if last is None:
+            result.open.append(self._admitted(pending, writer))
+        elif sequence > last[0]:
+            result.open.append(pending)
+        elif sequence < last[0]:
+            result.open.append(msgspec.structs.replace(pending, verdict=_passed(writer, sequence, last)))
+        else:
+            first = decisions.decided_in(last[2], last[1])
+            other = _other_epoch(first, pending)
+            if other is None:
+                result.epochs.append((pending, first))
+            else:
+                result.open.append(msgspec.structs.replace(pending, verdict=other))
+
+    def _admitted(self, pending: Pending, writer: str) -> Pending:
+        """The first epoch of a writer, refused where there are as many writers as may be."""
+        if self._decisions.writers + len(self._new_writers) < self._decisions.writers_max:
+            self._new_writers.add(writer)
+            return pending
+        refused = TOO_MANY_WRITERS.refused(
+            f"the table has {self._decisions.writers} streaming writers, and none is forgotten; "
+            f"raise limits.writers-max ({self._decisions.writers_max}), or keep to the name of a writer"
+        )
+        return msgspec.structs.replace(pending, verdict=pending.verdict or refused)
 
     def _repeat(self, pending: Pending, known: Known) -> None:
         """Outcome, event and acknowledgement of an entry are one step: if it is still there, none of it was done."""
@@ -123,7 +158,7 @@ class _Sorting:
 
 def sort_refused(known: Mapping[str, Rejected | OfAnotherTable], batch: Sequence[Pending]) -> Sorted:
     """Sort what the journal does not know by what `firn.coordinator.outcomes.refusals` does, by id."""
-    result = Sorted(open=[], repeats=[], unpublished={}, reused=[], later=[], held=[])
+    result = Sorted(open=[], repeats=[], epochs=[], unpublished={}, reused=[], later=[], held=[])
     for pending in batch:
         first = known.get(pending.decoded.intent.intent_id)
         if first is None:
@@ -137,22 +172,35 @@ def sort_refused(known: Mapping[str, Rejected | OfAnotherTable], batch: Sequence
     return result
 
 
-def _sort_epoch(decisions: Decisions, pending: Pending, writer: str, sequence: int, result: Sorted) -> None:
-    last = decisions.last_of_writer(writer)
-    if last is None or sequence > last[0]:
-        result.open.append(pending)
-    elif sequence == last[0]:
-        first = decisions.decided_in(last[2], last[1]).outcome
-        result.repeats.append((pending, msgspec.structs.replace(first, intent_id=pending.decoded.intent.intent_id)))
+def _passed(writer: str, sequence: int, last: LastEpoch) -> Refused:
+    return msgspec.structs.replace(
+        WRITER_SEQUENCE_PASSED.refused(
+            f"writer {writer!r} has committed its sequence number {last[0]}; {sequence} comes too late"
+        ),
+        conflicting_intent_id=last[1],
+        conflicting_writer=writer,
+    )
+
+
+def _other_epoch(first: Decided, pending: Pending) -> Refused | None:
+    """The refusal of an intent that is not the epoch which was committed under its number."""
+    intent = pending.decoded.intent
+    if pending.decoded.digest == first.digest:
+        return None
+    if first.epoch_content is None:  # an older version has put it on record
+        if (first.operation, first.branch) == (OPERATIONS[type(intent)], ref_of(intent)):
+            return None
+        was = f"{first.operation} on {first.branch!r}"
     else:
-        refused = Refused(
-            rule="writer-sequence-passed",
-            message=f"writer {writer!r} has committed its sequence number {last[0]}; {sequence} comes too late",
-            hint="replan",
-            conflicting_intent_id=last[1],
-            conflicting_writer=writer,
-        )
-        result.open.append(msgspec.structs.replace(pending, verdict=refused))
+        was = first.epoch_content
+    content = epoch_content(intent)
+    if content == first.epoch_content:
+        return None
+    refused = WRITER_SEQUENCE_REUSE.refused(
+        f"writer {intent.writer!r} has committed other content under its sequence number {intent.writer_sequence}: "
+        f"{was}, and this is {content}; name each write of an epoch as a writer of its own"
+    )
+    return msgspec.structs.replace(refused, conflicting_intent_id=first.intent_id, conflicting_writer=intent.writer)
 
 
 def _other_content(digest: str, pending: Pending) -> str:

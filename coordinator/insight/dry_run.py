@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from firn.coordinator.commits.batch_record import rejected_as
+from firn.coordinator.commits.batch_record import rejected_as, repeat_of
 from firn.coordinator.commits.commit import decide, working_on
 from firn.coordinator.commits.repeats import sort_out
 from firn.coordinator.insight.landed import Landed, landed
@@ -160,6 +160,9 @@ def known_already(
     known: dict[int, Forecast] = {
         id(pending): _forecast(pending, state, status="decided", outcome=outcome) for pending, outcome in found.repeats
     }
+    for pending, first in found.epochs:
+        repeated = repeat_of(first, pending.decoded.intent)
+        known[id(pending)] = _forecast(pending, state, status="decided", outcome=repeated)
     for pending, refused in found.reused:
         known[id(pending)] = _forecast(
             pending, state, status="would-reject", outcome=rejected_as(pending.decoded.intent, refused, limits=limits)

@@ -92,7 +92,7 @@ class Decisions:
         """What checkpoints list that memory has let go, and that were read since."""
         self._last_read: tuple[str, dict[str, Known]] | None = None
         self._segments_since = 0
-        self._writers = StreamingWriters(writers_max=self._limits.writers_max)
+        self._writers = StreamingWriters()
         self.landmarks = Landmarks(look_back=self._landmark_before)
         self._new_landmarks: dict[str, Landmark] = {}
 
@@ -149,7 +149,7 @@ class Decisions:
             self.last_checkpoint = part.location
             for key, landmark in (*record.landmarks.items(), *landmarks_of(part)):
                 self.landmarks.put(key, landmark)
-        self._writers = StreamingWriters(checkpoint.writers, writers_max=self._limits.writers_max)
+        self._writers = StreamingWriters(checkpoint.writers)
         self.head = segment.location
         self.sequence = segment.batch.sequence
 
@@ -171,7 +171,7 @@ class Decisions:
         self.sequence = segment.batch.sequence
         if segment.checkpoint is not None:
             if segment.batch.renamed_from is not None:
-                self._writers = StreamingWriters(segment.checkpoint.writers, writers_max=self._limits.writers_max)
+                self._writers = StreamingWriters(segment.checkpoint.writers)
             self.newest_entry_ms = max(self.newest_entry_ms, segment.checkpoint.newest_entry_ms)
             self._remember_listed(segment, segment.checkpoint)
             self.last_checkpoint = segment.location
@@ -382,6 +382,16 @@ class Decisions:
     def last_of_writer(self, writer: str) -> LastEpoch | None:
         """Newest committed sequence number of a streaming writer, its intent id and segment."""
         return self._writers.last_of(writer)
+
+    @property
+    def writers(self) -> int:
+        """How many streaming writers have committed an epoch."""
+        return len(self._writers)
+
+    @property
+    def writers_max(self) -> int:
+        """How many there may be before the first epoch of another is refused."""
+        return self._limits.writers_max
 
     def checkpoint_due(self, coming: int) -> bool:
         """Whether a segment with `coming` decisions should carry a checkpoint."""

@@ -1,8 +1,7 @@
-"""Streaming writers of one table: the last epoch that each of them committed, for those that were heard of last."""
+"""Streaming writers of one table: the last epoch that each of them committed."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 
 from firn.model.journal import Decided
@@ -13,35 +12,30 @@ LastEpoch = tuple[int, str, str]
 
 
 class StreamingWriters:
-    """Writers by name, `writers_max` at most: past it the one that has been silent for longest is forgotten."""
+    """Writers by name. None is forgotten: a repeat of its last epoch would be committed again."""
 
-    def __init__(self, known: Mapping[str, LastEpoch] | None = None, *, writers_max: int) -> None:
-        self._writers_max = writers_max
-        # An ordered one: the first of a plain dict is looked for among all that were deleted before it.
-        self._known: OrderedDict[str, LastEpoch] = OrderedDict(known or {})
-        self._forget()
+    def __init__(self, known: Mapping[str, LastEpoch] | None = None) -> None:
+        self._known: dict[str, LastEpoch] = dict(known or {})
+
+    def __len__(self) -> int:
+        return len(self._known)
 
     def note(self, decided: Decided, segment: str) -> None:
-        """Take note of a decision, if it is on an epoch: a refused one may be tried again under the same number."""
-        if decided.writer is None or decided.writer_sequence is None or not isinstance(decided.outcome, Committed):
+        """Take note of a decision, if it committed an epoch: a refused one may be tried again under the same number."""
+        outcome = decided.outcome
+        if decided.writer is None or decided.writer_sequence is None or not isinstance(outcome, Committed):
             return
-        known = self._known.pop(decided.writer, None)
-        if known is None or known[0] <= decided.writer_sequence:
-            known = (decided.writer_sequence, decided.intent_id, segment)
-        self._known[decided.writer] = known  # at the end: the first has been silent for longest
-        self._forget()
+        known = self._known.get(decided.writer)
+        if outcome.repeats is None and (known is None or known[0] <= decided.writer_sequence):
+            self._known[decided.writer] = (decided.writer_sequence, decided.intent_id, segment)
 
     def last_of(self, writer: str) -> LastEpoch | None:
         """The last epoch that a writer committed, None where that is not known."""
         return self._known.get(writer)
 
     def together_with(self, decisions: Iterable[Decided], segment: str) -> dict[str, LastEpoch]:
-        """What is known after these decisions, which one segment has; those that are silent for longest first."""
-        after = StreamingWriters(self._known, writers_max=self._writers_max)
+        """What is known after these decisions, which one segment has."""
+        after = StreamingWriters(self._known)
         for decided in decisions:
             after.note(decided, segment)
-        return dict(after._known)
-
-    def _forget(self) -> None:
-        while len(self._known) > self._writers_max:
-            self._known.popitem(last=False)
+        return after._known

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import structlog
 
+from firn.coordinator.commits.batch_record import repeat_of
 from firn.coordinator.commits.repeats import Sorted, all_new, sort_out, sort_refused
 from firn.coordinator.journal.old_segments import UNREADABLE
 from firn.coordinator.lanes.held_intents import HeldIntents
@@ -35,6 +36,7 @@ class FirstOutcomes:
     async def tell(self, batch: Sequence[Pending], state: TableState) -> list[Pending]:
         """Tell what the table's journal has, or Redis of what no journal keeps; the rest, each identity once.
 
+        A repeat of an epoch under another id is of the rest, with its outcome (`Pending.repeats`).
         What is held costs the others nothing. Raises Unavailable where Redis would have to say it and does not answer.
         """
         if all_new(state.decisions, batch):
@@ -45,7 +47,9 @@ class FirstOutcomes:
             waiting = [pending for pending, _ in result.held]
             stated = await self._shop.given_up.of(pending.decoded.intent.intent_id for pending in waiting)
             result = as_stated(result, stated, told=await self._shop.publisher.refusals.stated(waiting))
-        still_open = await self.tell_refused(result.open)  # first: it may raise, and the batch comes again then
+        epochs = [msgspec.structs.replace(pending, verdict=None, repeats=first) for pending, first in result.epochs]
+        # First: it may raise, and the batch comes again then.
+        still_open = await self.tell_refused([*result.open, *epochs])
         further = await self._further_segments(result)
         self._tell_again(result)
         self._publish(result, further, head=state.decisions.head)
@@ -53,7 +57,7 @@ class FirstOutcomes:
         self._held.hold(result.held)
         unpublished = [pair for one in result.unpublished.values() for pair in one.decided]
         told = (*result.repeats, *result.reused, *unpublished)
-        self._held.let_go([*result.open, *(pending for pending, _ in told)])
+        self._held.let_go([*result.open, *epochs, *(pending for pending, _ in told)])
         return still_open
 
     async def tell_as_known(self, batch: Sequence[Pending], state: TableState, *, why: str) -> list[Pending]:
@@ -62,7 +66,11 @@ class FirstOutcomes:
         Where the journal cannot be read either, `why` says it, and whatever may have been decided before is held.
         """
         if state.knows_decisions:
-            return await self.tell(batch, state)
+            still_open = await self.tell(batch, state)
+            for pending in still_open:
+                if pending.repeats is not None:  # its own journal entry has to wait until the id comes again
+                    self._shop.publisher.repeat(pending, repeat_of(pending.repeats, pending.decoded.intent))
+            return [pending for pending in still_open if pending.repeats is None]
         still_open = await self.tell_refused(batch)
         doubtful = {id(p) for p in still_open if self._shop.publisher.refusals.may_be_known(p)}
         self._held.hold([(pending, why) for pending in still_open if id(pending) in doubtful])

@@ -323,7 +323,7 @@ class Lane:
             return
         (pending,) = batch
         refused = Refused(rule="internal-error", message=f"{type(error).__name__}: {error}"[:500], hint="retry")
-        if pending.verdict is None:
+        if pending.is_open:
             await self._settle_somehow([msgspec.structs.replace(pending, verdict=refused)])
         else:
             self._shop.publisher.refuse(pending, refused, dead_letter=True)

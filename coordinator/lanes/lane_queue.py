@@ -306,7 +306,7 @@ def is_alone(intent: Intent) -> bool:
 def unless_late(pending: Pending, *, now_ms: int) -> Pending:
     """The intent, refused if its deadline has passed; `now_ms` is the wall clock."""
     deadline_ms = pending.decoded.intent.deadline_ms
-    if pending.verdict is not None or deadline_ms is None or now_ms <= deadline_ms:
+    if not pending.is_open or deadline_ms is None or now_ms <= deadline_ms:
         return pending
     refused = Refused(
         rule="deadline-passed", message=f"its deadline passed {now_ms - deadline_ms} ms before it was due", hint="retry"

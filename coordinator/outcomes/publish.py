@@ -25,7 +25,7 @@ from firn.coordinator.replay.decision import Refused
 from firn.model.errors import FirnError
 from firn.model.event import rejection_event, table_event
 from firn.model.intent import OPERATIONS, digest_in
-from firn.model.journal import Batch, Decided, Segment
+from firn.model.journal import Batch, Decided, Segment, is_repeat
 from firn.model.limits import Limits
 from firn.model.outcome import Committed, Outcome, Rejected, decision_ms_of, encode_outcome, from_journal
 from firn.model.planned_on import trace_of
@@ -150,7 +150,9 @@ class Publisher:
         for refusal in notice.refused:
             self._count_refusal(refusal)
         refused = Counter(refusal.operation for refusal in notice.refused)
-        for operation, count in Counter([decided.operation for decided in notice.decided]).items():
+        fresh = [decided.operation for decided in notice.decided if not is_repeat(decided)]
+        self._metrics.repeats.inc(len(notice.decided) - len(fresh))
+        for operation, count in Counter(fresh).items():
             self._count(operation, "committed", count - refused[operation])
             self._count(operation, "rejected", refused[operation])
         self._count_phases(notice)

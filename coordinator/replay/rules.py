@@ -114,7 +114,13 @@ INTENT_TOO_OLD: Final = _rule("intent-too-old", "fix", "A very late repetition i
 CLOCK_SKEW: Final = _rule("clock-skew", "fix", "A writer's wrong clock hides its own repetitions.")
 INTENT_ID_REUSE: Final = _rule("intent-id-reuse", "fix", "Another content is answered with the first one's outcome.")
 WRITER_SEQUENCE_PASSED: Final = _rule(
-    "writer-sequence-passed", "replan", "An epoch that a streaming writer has left behind is written again."
+    "writer-sequence-passed", "fix", "An epoch that a streaming writer has left behind is written again."
+)
+WRITER_SEQUENCE_REUSE: Final = _rule(
+    "writer-sequence-reuse", "fix", "Other rows under an epoch's number are taken for its repetition, and are lost."
+)
+TOO_MANY_WRITERS: Final = _rule(
+    "too-many-writers", "fix", "A streaming writer is forgotten, and its last epoch is committed again."
 )
 DEADLINE_PASSED: Final = _rule("deadline-passed", "retry", "An intent lands after its writer has given it up.")
 PAST_LOST: Final = _rule("past-lost", "replan", "What the table may have already is committed a second time.")

@@ -6,6 +6,7 @@ import pyspark.sql.functions as F  # noqa: N812 - what everybody calls it
 import pytest
 from pyspark.errors import PySparkException
 
+from firn.model.errors import RejectedError
 from firn.model.outcome import Rejected
 from firn.pipeline.streams import stream_to
 from firn.pipeline.writes import append, overwrite, replace_partitions
@@ -92,6 +93,8 @@ def test_a_job_without_rows_is_committed_and_makes_no_snapshot(lake: Lake) -> No
     batch(nothing, 0)
     batch(lake.events(3, 6), 1)
     batch(nothing, 2)
-    batch(lake.events(6, 9), 2)  # that epoch has been committed
+    batch(nothing, 2)  # that epoch has been committed
+    with pytest.raises(RejectedError, match="writer-sequence-reuse"):
+        batch(lake.events(6, 9), 2)
     assert lake.ids(table) == [0, 1, 2, 3, 4, 5]
     assert len(lake.view(table).metadata.snapshots) == 2
