@@ -24,7 +24,7 @@ INTENTS_VARIABLE: Final = "FIRN_TEST_INTENTS"
 GIVEN: Final = os.environ.get(SEED_VARIABLE)
 SAMPLE_SEEDS = range(1, 3)
 LONG_SEEDS = range(100, 150)
-SAMPLE: Final[dict[str, Any]] = {"intents": 160, "writers": 6, "calm_s": 1.0, "most_faults": 8}
+SAMPLE: Final[dict[str, Any]] = {"intents": 120, "writers": 6, "calm_s": 1.0, "most_faults": 7}
 LONG: Final[dict[str, Any]] = {"intents": 2_000, "writers": 16, "calm_s": 5.0, "most_faults": 1_000}
 """With all seeds 100 000 intents."""
 
