@@ -209,7 +209,7 @@ def manifest_copy(listed: dict[str, Any], path: Path) -> dict[str, Any]:
             file["first_row_id"], next_row_id = next_row_id, next_row_id + file["record_count"]
         record["status"] = 0
     with path.open("wb") as out:
-        kept = {name: value for name, value in about.items() if not name.startswith("avro.")}
+        kept = {name: value for name, value in about.items() if not name.startswith(("avro.", "firn."))}
         fastavro.writer(out, schema, records, codec="deflate", metadata=kept)
     written = {
         "manifest-path": str(path),
