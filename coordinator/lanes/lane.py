@@ -20,7 +20,7 @@ from firn.coordinator.lanes.held_intents import HeldIntents
 from firn.coordinator.lanes.lane_lock import LaneLock
 from firn.coordinator.lanes.lane_queue import LaneQueue
 from firn.coordinator.lanes.paused_tables import TablePausedError
-from firn.coordinator.lanes.table_commits import TableCommits
+from firn.coordinator.lanes.table_commits import TableCommits, UnpreparedBatchError
 from firn.coordinator.lanes.workshop import Workshop
 from firn.coordinator.metrics import TableSize
 from firn.coordinator.pending import Pending, transaction_in
@@ -265,6 +265,15 @@ class Lane:
             await self._commits.settle(batch)
         except UnreadableTableError as error:
             self._refuse_for_another(batch, error)
+        except UnpreparedBatchError as error:
+            if len(batch) == 1:
+                await self._refuse_unreadable(batch, error.cause)
+                return
+            # One intent may need a file that the others do not: look for it by halves.
+            self._commits.doubt()
+            middle = len(batch) // 2
+            await self._settle_somehow(batch[:middle])
+            await self._settle_somehow(batch[middle:])
         except (CorruptFile, InvalidInput, NotFound) as error:
             await self._refuse_unreadable(batch, error)
         else:

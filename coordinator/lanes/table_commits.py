@@ -37,7 +37,7 @@ from firn.coordinator.replay.merging import is_long, is_overlong
 from firn.coordinator.replay.places import chooses_places, may_make
 from firn.coordinator.tables.table_locations import LOCATIONS_LOCK
 from firn.coordinator.tables.table_state import TableState
-from firn.model.errors import AlreadyExists, CorruptFile, FirnError, NotFound, Unavailable
+from firn.model.errors import AlreadyExists, CorruptFile, FirnError, InvalidInput, NotFound, Unavailable
 from firn.model.identifiers import uuid7
 from firn.model.journal import Retried
 from firn.model.manifest import ManifestFile
@@ -48,6 +48,14 @@ from firn.storage.leases import Lease
 from firn.storage.pointers import FencedOut, Lost, Swap, Unknown, Versioned, Won
 
 T = TypeVar("T")
+
+
+class UnpreparedBatchError(Exception):
+    """A batch that could not be replayed on a table whose own state was read; `cause` names what failed."""
+
+    def __init__(self, cause: FirnError) -> None:
+        self.cause = cause
+        super().__init__(str(cause))
 
 
 class TableCommits:
@@ -154,7 +162,10 @@ class TableCommits:
                     waiting=await self._behind.needs(batch, self._state),
                 )  # fmt: skip
                 attempt = self._attempt(batch_id, number, batch)
-                prepared = await self._prepared(plan, attempt, leases=leases, retried=retried)
+                try:
+                    prepared = await self._prepared(plan, attempt, leases=leases, retried=retried)
+                except (CorruptFile, InvalidInput, NotFound) as error:
+                    raise UnpreparedBatchError(error) from error
                 if not prepared.parts:
                     self._publish_unjournaled(batch, prepared.outcomes)
                     return
