@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from firn.coordinator.replay import rules
 from firn.coordinator.replay.decision import Applied
-from firn.coordinator.replay.refs_rules import fallen_off, head_of, require_snapshot
+from firn.coordinator.replay.refs_rules import fallen_off, head_of, require_readable, require_snapshot
 from firn.coordinator.replay.working import Working
 from firn.model import refs
 from firn.model.ancestry import is_ancestor
@@ -51,6 +51,7 @@ def set_current_snapshot(working: Working, intent: SetCurrentSnapshot) -> Applie
 
 
 def _moved(working: Working, metadata: TableMetadata, branch: str, *, head: int | None, target: int) -> Applied:
+    require_readable(working, target)
     changed = refs.set_current(metadata, target, now_ms=working.attempt.now_ms, branch=branch)
     if changed is not metadata:
         working.change_metadata(changed)

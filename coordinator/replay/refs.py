@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from firn.coordinator.replay import rules
 from firn.coordinator.replay.decision import Applied
-from firn.coordinator.replay.refs_rules import fallen_off, head_of, require_free, require_ref, require_snapshot
+from firn.coordinator.replay.refs_rules import fallen_off, head_of, require_free, require_readable, require_ref
 from firn.coordinator.replay.working import Working
 from firn.model import refs
 from firn.model.ancestry import is_ancestor
@@ -81,7 +81,7 @@ def create_tag(working: Working, intent: CreateTag) -> Applied:
 def _create(working: Working, intent: CreateBranch | CreateTag, ref: SnapshotRef) -> Applied:
     metadata = working.require(table_uuid=intent.table_uuid)
     require_free(metadata, intent.ref_name)
-    require_snapshot(metadata, ref.snapshot_id)
+    require_readable(working, ref.snapshot_id)
     try:
         changed = refs.create(metadata, intent.ref_name, ref, now_ms=working.attempt.now_ms)
     except InvalidInput as error:
@@ -94,7 +94,7 @@ def set_ref(working: Working, intent: SetRef) -> Applied:
     """Move a branch or tag; what falls off it is named in the outcome."""
     metadata = working.require(table_uuid=intent.table_uuid)
     ref = require_ref(metadata, intent.ref_name, expected=intent.expected_snapshot_id)
-    require_snapshot(metadata, intent.snapshot_id)
+    require_readable(working, intent.snapshot_id)
     changed = refs.replace_with_snapshot(
         metadata, intent.ref_name, type=ref.type, snapshot_id=intent.snapshot_id, now_ms=working.attempt.now_ms
     )
@@ -139,6 +139,7 @@ def fast_forward(working: Working, intent: FastForward) -> Applied:
             f"({target.snapshot_id}): moving there would lose commits",
             winner=metadata.snapshot_by_id(head),
         )
+    require_readable(working, target.snapshot_id)
     changed = refs.fast_forward(metadata, intent.branch, to=intent.to, now_ms=working.attempt.now_ms)
     if changed is not metadata:
         working.change_metadata(changed)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from firn.coordinator.replay import rules
+from firn.coordinator.replay.working import Working
 from firn.model.ancestry import ancestors_of
+from firn.model.errors import CorruptFile, InvalidInput, NotFound
 from firn.model.metadata import TableMetadata
 from firn.model.snapshot import MAIN_BRANCH, Snapshot, SnapshotRef
 
@@ -65,6 +67,25 @@ def require_snapshot(metadata: TableMetadata, snapshot_id: int) -> Snapshot:
     if snapshot is None:
         rules.UNKNOWN_SNAPSHOT.refuse(f"the table has no snapshot {snapshot_id} (any more)")
     return snapshot
+
+
+def require_readable(working: Working, snapshot_id: int) -> None:
+    """Refuse a snapshot whose manifest list cannot be read; raises Unavailable where the store does not answer.
+
+    Prevents: a branch that is moved to a damaged snapshot, and refuses every later commit.
+    """
+    metadata = working.metadata
+    assert metadata is not None
+    snapshot = require_snapshot(metadata, snapshot_id)
+    if any(draft.snapshot.snapshot_id == snapshot_id for draft in working.snapshots):
+        return  # made by this swap, which writes its list
+    try:
+        working.reader.manifests(metadata, snapshot)
+    except (CorruptFile, InvalidInput, NotFound) as error:
+        rules.UNREADABLE_SNAPSHOT.refuse(
+            f"snapshot {snapshot_id} cannot be read: {error}; restore the file, or name another snapshot",
+            files=() if snapshot.manifest_list is None else (snapshot.manifest_list,),
+        )
 
 
 def fallen_off(metadata: TableMetadata, was_at: int | None, *, now_at: int) -> dict[str, Any]:

@@ -162,6 +162,9 @@ INVALID_REF: Final = _rule("invalid-ref", "fix", "A table loses its main, or has
 UNKNOWN_SNAPSHOT: Final = _rule(
     "unknown-snapshot", "replan", "A branch, tag or statistics file leads to a snapshot that was expired."
 )
+UNREADABLE_SNAPSHOT: Final = _rule(
+    "unreadable-snapshot", "fix", "A branch is moved to a damaged snapshot, and refuses every later commit."
+)
 NOT_AN_ANCESTOR: Final = _rule(
     "not-an-ancestor", "replan", "A branch lands in a history it never had, and its own commits are lost."
 )
