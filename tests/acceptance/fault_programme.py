@@ -18,9 +18,10 @@ from urllib.parse import unquote
 
 import redis
 
+from tests.acceptance.faulty_network import FaultyNetwork
 from tests.acceptance.outside_board import Board, version_number
 from tests.acceptance.outside_checker import TableCheck, check_answers, check_events, check_names, steps_of
-from tests.acceptance.outside_history import History, require
+from tests.acceptance.outside_history import History, read_metadata, require
 from tests.acceptance.outside_plans import new_table
 from tests.acceptance.outside_wire import Wire, said
 from tests.acceptance.outside_writers import OutsideWriter
@@ -37,6 +38,9 @@ BOUND_S: Final = 60.0
 ORPHAN_AGE_S: Final = 30.0
 """Older than anything that a daemon is about to commit here."""
 
+SERVERS: Final = 2
+"""Redis and ZooKeeper."""
+
 KEPT: Final = (".json", ".text")
 """Metadata files and the hint that names the newest."""
 
@@ -50,15 +54,31 @@ class FaultProgramme:
         self._stack, self._seed, self._intents = stack, seed, intents
         self._writers, self._calm_s, self._most_faults = writers, calm_s, most_faults
         self._rng = random.Random(f"{seed}/faults")
+        self._networks: dict[str, FaultyNetwork] = {}
         self._events: dict[str, dict[str, Any]] = {}
         self._pointers: dict[str, dict[str, Any]] = {}
         self._ends = threading.Event()
 
     def run(self) -> None:
         """Let writers and faults meet, then check everything; an AssertionError says what does not hold."""
-        daemons = [self._stack.daemon(name, ready=False) for name in ("a", "b")]
-        for daemon in daemons:
-            daemon.wait_ready(BOUND_S)
+        with contextlib.ExitStack() as networks:
+            daemons = [self._daemon(name, networks) for name in ("a", "b")]
+            for daemon in daemons:
+                daemon.wait_ready(BOUND_S)
+            self._meet(daemons)
+            self._end(daemons)
+        self.check()
+
+    def _daemon(self, name: str, networks: contextlib.ExitStack) -> DaemonProcess:
+        """Start a daemon that reaches its servers through a network of its own."""
+        servers = (self._stack.redis_server.address, self._stack.zookeeper_server.address)
+        network = self._networks[name] = networks.enter_context(FaultyNetwork(*servers))
+        redis_address, zookeeper_address = network.addresses
+        settings = {"REDIS_URL": f"redis://{redis_address}/0", "ZOOKEEPER": zookeeper_address}
+        return self._stack.daemon(name, ready=False, **settings)
+
+    def _meet(self, daemons: list[DaemonProcess]) -> None:
+        """Let the writers send what they have while faults are made, until each intent has its outcome."""
         self._create_tables()
         writers = [
             OutsideWriter(
@@ -76,8 +96,6 @@ class FaultProgramme:
             self._ends.set()
             for writer in writers:
                 writer.join(30)
-        self._end(daemons)
-        self.check()
 
     # -- faults -------------------------------------------------------------------------------------------------------
 
@@ -97,7 +115,7 @@ class FaultProgramme:
     def _faults(self) -> list[Callable[[DaemonProcess], None]]:
         return [
             self._kill, self._kill, self._stop_past_the_session, self._restart, self._crash_redis, self._empty_redis,
-            self._crash_zookeeper, self._remove_orphans,
+            self._crash_zookeeper, self._remove_orphans, self._lose_replies, self._lose_replies, self._cut_off,
         ]  # fmt: skip
 
     def _kill(self, daemon: DaemonProcess) -> None:
@@ -137,6 +155,20 @@ class FaultProgramme:
         self._stack.zookeeper_server.kill()
         time.sleep(self._rng.uniform(0, 2 * SESSION_TIMEOUT_S))
         self._stack.zookeeper_server.start()
+
+    def _lose_replies(self, daemon: DaemonProcess) -> None:
+        """Let requests to Redis or ZooKeeper arrive, such as a swap, and their replies not."""
+        network, server = self._networks[daemon.name], self._rng.randrange(SERVERS)
+        network.lose(server, "replies")
+        time.sleep(self._rng.uniform(0.1, 2 * SESSION_TIMEOUT_S))
+        network.restore(server)
+
+    def _cut_off(self, daemon: DaemonProcess) -> None:
+        """Part a daemon from all its servers."""
+        network = self._networks[daemon.name]
+        network.cut()
+        time.sleep(self._rng.uniform(0, 2 * SESSION_TIMEOUT_S))
+        network.restore()
 
     def _remove_orphans(self, _daemon: DaemonProcess) -> None:
         """Remove what Iceberg's ``remove_orphan_files`` would: old files that the newest metadata does not reach.
@@ -214,9 +246,8 @@ class FaultProgramme:
         check_answers(self.board.wishes)
         check_names(self.board.wishes, self._pointers)
         steps = steps_of(self.board.wishes)
-        for newest, folder in _newest_by_folder(self._pointers).items():
-            history = History(newest)
-            TableCheck(history, steps, self.board.files, folder).run()
+        for history in _histories(self._pointers):
+            TableCheck(history, steps, self.board.files).run()
             check_events(history, steps, self._events.values())
 
     def _read_pointers(self) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -235,18 +266,18 @@ class FaultProgramme:
             require(same, f"one event id with two contents: {known} and {event}")
 
 
-def _newest_by_folder(pointers: dict[str, dict[str, Any]]) -> dict[str, Path]:
-    """The newest metadata file of each table, whatever names it has or had, with its metadata folder."""
-    newest: dict[Path, str] = {}
+def _histories(pointers: dict[str, dict[str, Any]]) -> Iterator[History]:
+    """Yield the history of each table once, although it may have, or have had, several names."""
+    newest: dict[str, str] = {}
     for pointer in pointers.values():
         location = pointer.get("metadata-location")
         if pointer["kind"] != "table" or location is None:
             continue
-        folder = Path(location).parent
         if pointer["catalog"] == "file-system":
-            location = max(map(str, folder.glob("v*.metadata.json")), key=version_number)
-        newest[folder] = max(newest.get(folder, location), location, key=version_number)
-    return {location: folder for folder, location in newest.items()}
+            location = max(map(str, Path(location).parent.glob("v*.metadata.json")), key=version_number)
+        table = str(read_metadata(location)["table-uuid"])
+        newest[table] = max(newest.get(table, location), location, key=version_number)
+    return map(History, newest.values())
 
 
 def _reachable(history: History) -> set[str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -14,7 +15,16 @@ from typing import Any, Final
 import pyarrow.parquet as pq
 
 from tests.acceptance.outside_files import OutsideFile
-from tests.acceptance.outside_history import Entry, History, HistoryFault, Version, batches, canonical, require
+from tests.acceptance.outside_history import (
+    Entry,
+    History,
+    HistoryFault,
+    Version,
+    batches,
+    canonical,
+    read_metadata,
+    require,
+)
 from tests.acceptance.outside_wire import Wish
 from tests.acceptance.table_model import Step, TableModel
 
@@ -48,26 +58,54 @@ def steps_of(wishes: Iterable[Wish]) -> dict[str, list[Step]]:
 
 
 def check_names(wishes: Iterable[Wish], pointers: Mapping[str, Json]) -> None:
-    """Names are there, gone, or another's, by the outcomes of their makers, who did one thing after the other."""
-    there: dict[str, str | None] = {}
+    """Raise unless names are there, gone, or another's, as the outcomes of their writers have it.
+
+    Each name has one writer, who does one thing after the other.
+    """
+    there: dict[str, Sql | None] = {}
+    by_file: dict[str, Sql] = {}
     for wish in wishes:
         if not wish.committed:
             continue
         table, operation = str(wish.intent["table"]), str(wish.intent["operation"])
-        if operation in ("create-table", "register-table", "create-view", "replace-view"):
-            text = wish.intent.get("representations", [{}])[0].get("sql")
-            there[table] = text
+        if operation in ("create-table", "register-table"):
+            there[table] = None
+        elif operation == "register-view":
+            there[table] = by_file[wish.intent["metadata-location"]]
+        elif operation in ("create-view", "replace-view", "set-current-view-version"):
+            there[table] = _view_after(there.get(table), wish)
         elif operation in ("drop-table", "drop-view"):
             del there[table]
         elif operation in ("rename-table", "rename-view"):
             there[wish.intent["new-name"]] = there.pop(table)
+        view = there.get(table)
+        if view is not None and "metadata-location" in wish.outcome:
+            by_file[wish.outcome["metadata-location"]] = view
     found = {name for name, pointer in pointers.items() if not pointer["dropped"]}
     require(found == set(there), f"tables and views: only found {found - set(there)}, missing {set(there) - found}")
-    for name, text in there.items():
-        if text is not None:
-            metadata = History(pointers[name]["metadata-location"]).newest.metadata
+    for name, view in there.items():
+        if view is not None:
+            metadata = read_metadata(pointers[name]["metadata-location"])
             version = next(v for v in metadata["versions"] if v["version-id"] == metadata["current-version-id"])
-            require(version["representations"][0]["sql"] == text, f"view {name} is another than was answered")
+            text = version["representations"][0]["sql"]
+            require(text == view.text, f"view {name} is {text!r}, and was answered to be {view.text!r}")
+
+
+@dataclass(frozen=True)
+class Sql:
+    """A view: its current text, and the texts of all its versions."""
+
+    text: str
+    versions: Mapping[int, str]
+
+
+def _view_after(before: Sql | None, wish: Wish) -> Sql:
+    """Return a view after a wish that gave it another version."""
+    versions = {} if before is None else before.versions
+    version = wish.outcome["details"]["version-id"]
+    representations = wish.intent.get("representations")
+    text = versions[version] if representations is None else representations[0]["sql"]
+    return Sql(text, {**versions, version: text})
 
 
 def check_events(history: History, steps: Mapping[str, list[Step]], events: Iterable[Json]) -> None:
@@ -90,11 +128,9 @@ def check_events(history: History, steps: Mapping[str, list[Step]], events: Iter
 class TableCheck:
     """One table, version by version, against the model."""
 
-    def __init__(
-        self, history: History, steps: Mapping[str, list[Step]], files: Mapping[str, OutsideFile], folder: Path
-    ) -> None:
+    def __init__(self, history: History, steps: Mapping[str, list[Step]], files: Mapping[str, OutsideFile]) -> None:
         self._history, self._steps, self._files = history, steps, files
-        self._segments = batches(folder)
+        self._segments = batches({Path(version.location).parent for version in history.versions})
         staged = {
             step.member["wap-id"]: step.part["snapshot-id"]
             for some in steps.values() for step in some if step.member.get("stage")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -148,14 +148,23 @@ class History:
         return self._manifests[key]
 
 
-def batches(folder: Path) -> dict[str, list[list[dict[str, Any]]]]:
+def read_metadata(location: str) -> dict[str, Any]:
+    """Return what a metadata file has, of a table or a view."""
+    path = Path(location)
+    require(path.exists(), f"metadata file {location} is missing")
+    data = path.read_bytes()
+    metadata: dict[str, Any] = json.loads(gzip.decompress(data) if ".gz." in path.name else data)
+    return metadata
+
+
+def batches(folders: Iterable[Path]) -> dict[str, list[list[dict[str, Any]]]]:
     """By the metadata file that a journal segment made: the committed outcomes in the order of their decisions.
 
     There are several segments where attempts at one version were lost. A version of a file-system table may have
     rejections only, so none is committed.
     """
     found: dict[str, list[list[dict[str, Any]]]] = {}
-    for path in sorted(folder.glob("**/*.jsonl.gz")):
+    for path in sorted(path for folder in folders for path in folder.glob("**/*.jsonl.gz")):
         records = [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
         batch = records[0]
         new = batch.get("new-metadata")
@@ -170,10 +179,7 @@ def batches(folder: Path) -> dict[str, list[list[dict[str, Any]]]]:
 def _versions(newest: str) -> Iterator[Version]:
     location: str | None = newest
     while location is not None:
-        path = Path(location)
-        require(path.exists(), f"metadata file {location} is missing")
-        data = path.read_bytes()
-        metadata = json.loads(gzip.decompress(data) if ".gz." in path.name else data)
+        metadata = read_metadata(location)
         yield Version(location, metadata)
         log = metadata.get("metadata-log", ())
         location = log[-1]["metadata-file"] if log else None

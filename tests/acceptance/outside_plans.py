@@ -197,7 +197,8 @@ class Plans:
         if head is None:
             return None
         if self._rng.random() < 0.3:
-            return {"operation": "remove-statistics", "table": table, "snapshot-id": head}
+            operation = self._rng.choice(("remove-statistics", "remove-partition-statistics"))
+            return {"operation": operation, "table": table, "snapshot-id": head}
         path = seen.location.parent / f"{self.new_name('stats')}.stats"
         if self._rng.random() < 0.3:
             of_partitions = files.partition_statistics(path, snapshot_id=head)
@@ -283,6 +284,11 @@ class Plans:
     def append_to(self, table: str, *, under: str | None = None) -> Intent:
         added = _members([self.data(table, self._board.seen(table))])
         return {"operation": "append", "table": under or table, "data-files": added}
+
+    def moved(self, table: str) -> Intent:
+        """The same table with another folder for what is new."""
+        folder = self._board.seen(table).location.parent.parent
+        return {"operation": "set-location", "table": table, "location": str(folder.with_name(self.new_name("moved")))}
 
     def replaced(self, table: str) -> Intent:
         metadata = self._board.seen(table).metadata

@@ -82,12 +82,14 @@ class OutsideWriter(threading.Thread):
         return self._wire.wish(intent, hostile=name)
 
     def _table_life(self) -> None:
-        """A table that is made, replaced, renamed, dropped, and registered again under a third name."""
+        """A table that is made, replaced, moved, renamed, dropped, and registered again under a third name."""
         name, second, third = (f"db.{self._plans.new_name('t')}" for _ in range(3))
         made = self._one({"operation": "create-table", "table": name, **new_table(version=self._rng.choice((2, 3)))})
         steps: tuple[Callable[[], Intent], ...] = (
             lambda: self._plans.append_to(name),
             lambda: self._plans.replaced(name),
+            lambda: self._plans.append_to(name),
+            lambda: self._plans.moved(name),
             lambda: self._plans.append_to(name),
             lambda: {"operation": "rename-table", "table": name, "new-name": second},
             lambda: self._plans.append_to(name, under=second),
@@ -103,21 +105,26 @@ class OutsideWriter(threading.Thread):
             self._one({"operation": "register-table", "table": third, "metadata-location": location})
 
     def _view_life(self) -> None:
-        """A view that is made, replaced, renamed, and perhaps dropped."""
-        name, second = (f"db.{self._plans.new_name('v')}" for _ in range(2))
+        """A view that is made, replaced, set back, renamed, dropped, and registered again under a third name."""
+        name, second, third = (f"db.{self._plans.new_name('v')}" for _ in range(3))
         wish = self._one({"operation": "create-view", "table": name, **view("select 1")})
         changes: tuple[Intent, ...] = (
             {"operation": "replace-view", **view("select 2")},
             {"operation": "update-view-properties", "updates": {"owner": second}},
+            {"operation": "set-current-view-version", "version-id": 1},
             {"operation": "rename-view", "new-name": second},
             {"operation": "replace-view", **view("select 3")},
             {"operation": "drop-view"},
         )
         seen: Intent = {}
+        location = ""
         for change in changes:
-            if not wish.committed or self._rng.random() < 0.2:
+            if not wish.committed or self._rng.random() < 0.1:
                 return
+            location = wish.outcome.get("metadata-location", location)
             known = wish.outcome["details"]
             seen |= {f"base-{n}": known[n] for n in ("version-id", "timestamp-ms") if n in known}
             wish = self._one({**change, **seen, "table": name})
             name = str(change.get("new-name", name))
+        if wish.committed:
+            self._one({"operation": "register-view", "table": third, "metadata-location": location})

@@ -183,6 +183,8 @@ class TableModel:
                 self.statistics[entry["snapshot-id"]] = entry["statistics-path"]
             case "remove-statistics":
                 self.statistics.pop(member["snapshot-id"], None)
+            case "remove-partition-statistics":
+                self.partition_statistics.pop(member["snapshot-id"], None)
             case "set-partition-statistics":
                 entry = member["partition-statistics"]
                 self.partition_statistics[entry["snapshot-id"]] = entry["statistics-path"]
@@ -217,7 +219,8 @@ REF_OPERATIONS: Final = frozenset({
     "create-branch", "create-tag", "set-ref", "remove-ref", "rename-branch", "fast-forward", "rollback",
     "set-current-snapshot", "set-retention",
 })  # fmt: skip
-PLAIN: Final = frozenset(
-    {"create-table", "register-table", "rename-table", "drop-table", "update-sort-order", "upgrade-format"}
-)
+PLAIN: Final = frozenset({
+    "create-table", "register-table", "rename-table", "drop-table", "update-sort-order", "upgrade-format",
+    "set-location",
+})  # fmt: skip
 """Operations that change nothing which is modelled."""
