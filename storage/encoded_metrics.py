@@ -5,9 +5,9 @@ the types of `firn.storage.manifest_schema`. These depend on no schema, partitio
 v2 and v3, so that such bytes cannot be out of date. What a commit depends on (location, partition, rows, size) is not
 in them.
 
-Whoever takes them in looks at every byte (`require_encoded`): a manifest that no reader can decode would be the table's
-end. What the bytes of most files look like, a few expressions know; all others are decoded, and encoded anew where they
-are to be written (`firn.storage.wire_metrics.in_plain_form`).
+Every byte is checked at the door, because no reader could decode a manifest with damaged ones. A few expressions
+recognise the layout of most files (`is_plain`); all others are decoded (`with_metrics`), and encoded anew before they
+are written (`firn.storage.wire_metrics.in_plain_form`).
 """
 
 from __future__ import annotations
@@ -36,17 +36,12 @@ _BOUND_FIELDS: Final = ("f125", "f128")
 _OPTIONAL: Final = b"(?>\\x00|\\x02%s)"
 
 
-def require_encoded(encoded: bytes) -> None:
-    """Refuse bytes that are no metrics, or that say what metrics cannot: negative ids and counts, endless bounds.
-
-    Raises InvalidInput.
-    """
-    if not is_plain(encoded):
-        _members(encoded)
-
-
 def with_metrics(file: DataFile) -> DataFile:
-    """The file with what its `encoded` says in its fields. Raises InvalidInput when that cannot be read."""
+    """Return the file with its encoded metrics in its fields.
+
+    Raises InvalidInput where the bytes are no metrics: undecodable, negative ids and counts, a column twice in a map,
+    bounds longer than `BOUND_BYTES_MAX`.
+    """
     if file.encoded is None:
         return file
     return msgspec.structs.replace(file, encoded=None, **_members(file.encoded))

@@ -13,10 +13,11 @@ from firn.coordinator.client.encoded_files import with_encoded_metrics
 from firn.model.errors import FirnError, InvalidInput
 from firn.model.intent import Append, ContentFile, CountMap, ValueMap, WrittenManifest, digest_of, encode_intent
 from firn.storage.avro_numbers import encode_long
-from firn.storage.encoded_metrics import require_encoded
+from firn.storage.encoded_metrics import with_metrics
 from firn.storage.wire_files import IS_COMPILED, read_files
 from firn.storage.wire_metrics import encoded_file
 from tests.strategies.examples import examples
+from tests.strategies.manifests import data_file
 from tests.unit.storage.read_twice import BARE, FILE, ID, around, by_both, by_python, spelled
 
 pytestmark = pytest.mark.skipif(not IS_COMPILED, reason="firn was installed without a C compiler: nothing is compiled")
@@ -235,7 +236,7 @@ def check_encoded(encoded: bytes) -> bool:
     payload = spelled(replace(BARE, encoded=encoded))
     read = read_files(payload)
     if read is not None:
-        require_encoded(encoded)
+        with_metrics(data_file(encoded=encoded))
         assert read.files[0].encoded == encoded
     assert by_both(payload) == by_python(payload)
     return read is not None
@@ -264,7 +265,7 @@ def test_a_bound_that_is_too_long_is_refused_by_python(size: int) -> None:
     assert check_encoded(encoded) == (size == 64 * 1024)
     if size > 64 * 1024:
         with pytest.raises(InvalidInput):
-            require_encoded(encoded)
+            with_metrics(data_file(encoded=encoded))
 
 
 @pytest.mark.parametrize(

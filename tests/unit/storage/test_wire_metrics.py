@@ -9,9 +9,10 @@ from firn.model.content_file import unpartitioned
 from firn.model.errors import InvalidInput, InvalidIntent
 from firn.model.intent import ContentFile, CountMap, ValueMap
 from firn.storage import wire_metrics
-from firn.storage.encoded_metrics import require_encoded
+from firn.storage.encoded_metrics import with_metrics
 from firn.storage.manifest_bytes import encode_metrics
 from firn.storage.wire_metrics import encode_wire_metrics, in_plain_form
+from tests.strategies.manifests import data_file
 
 IDS = st.integers(0, 70) | st.integers(0, 2**31 - 1)
 COUNTS = st.integers(0, 63) | st.integers(0, 20_000) | st.integers(2**13 - 2, 2**28) | st.integers(0, 2**63 - 1)
@@ -71,7 +72,7 @@ def test_both_ways_say_the_same(file):
     encoded = found(lambda one: encode_wire_metrics(one, where="files[0]"), file)
     assert encoded == found(the_long_way, file)
     if isinstance(encoded, bytes):
-        require_encoded(encoded)
+        with_metrics(data_file(encoded=encoded))
 
 
 NOTHING_MORE = bytes(9)
@@ -92,7 +93,6 @@ def test_metrics_that_came_in_another_form_are_written_in_firns(came):
     file = ContentFile(
         file_path="a", file_format="parquet", spec_id=0, record_count=1, file_size_in_bytes=1, encoded=came
     )
-    require_encoded(came)
     assert wire_metrics.encoded_file(file).encoded == AN_ID
 
 

@@ -47,7 +47,7 @@ async def test_a_branch_or_snapshot_is_answered_with_those_there_are() -> None:
     bench = CliBench()
     async with bench.daemon():
         await bench.commit(create())
-        empty = await bench.firn("branch", "create", TABLE, "audit")
+        empty = await bench.firn("table", "files", TABLE, "--ref", "main")
         assert "there is no branch or tag 'main': the table has no snapshot yet" in empty.err
         await bench.commit(append("a"))
     for command in (["table", "files", TABLE, "--ref", "mian"], ["branch", "create", TABLE, "x", "--at", "mian"]):

@@ -90,9 +90,11 @@ async def test_a_table_that_exists_is_a_negative_answer():
         human = await bench.firn("table", "create", TABLE, *COLUMNS)
         machine = await bench.firn("table", "create", TABLE, *COLUMNS, "--json")
     assert (human.code, human.out) == (1, "")
-    said, where = human.err.splitlines()
-    assert said == f"firn: rejected: table-exists: '{TABLE}' exists already [fix]"
-    assert re.fullmatch(r"firn: mend the intent: .* \(firn explain [0-9a-f-]{36} tells the whole story\)", where)
+    reason, advice = human.err.splitlines()
+    assert reason == f"firn: rejected: table-exists: '{TABLE}' exists already [fix]"
+    assert re.fullmatch(
+        r"firn: correct what the message names: .* \(firn explain [0-9a-f-]{36} tells the whole story\)", where
+    )
     assert (machine.code, machine.json["rule"]) == (1, "table-exists")
 
 
