@@ -92,9 +92,8 @@ async def test_a_table_that_exists_is_a_negative_answer():
     assert (human.code, human.out) == (1, "")
     reason, advice = human.err.splitlines()
     assert reason == f"firn: rejected: table-exists: '{TABLE}' exists already [fix]"
-    assert re.fullmatch(
-        r"firn: correct what the message names: .* \(firn explain [0-9a-f-]{36} tells the whole story\)", where
-    )
+    assert advice.startswith("firn: correct what the message names: ")
+    assert re.search(r"\(firn explain [0-9a-f-]{36} tells the whole story\)$", advice)
     assert (machine.code, machine.json["rule"]) == (1, "table-exists")
 
 
