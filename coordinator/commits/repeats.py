@@ -37,18 +37,21 @@ class Sorted(msgspec.Struct, frozen=True, kw_only=True):
     `open` are to be decided now, each identity once. `repeats` have been decided: with the outcome to send again.
     `epochs` repeat an epoch under another id: with its first decision, whose outcome is to be put on record for them.
     `unpublished` have been, too, by these very entries, and nobody was sent anything: by their journal segments.
+    `unannounced` are segments, by location, whose repeated intents were queued before the queue was emptied: whether
+    their events were sent before that is unknown.
     `reused` carry the id of another intent: refused, but not put on record, because the record is the other's.
     `later` say the same as an open one of this batch: to be looked at again when that is decided. `held` may have been
     decided: what would tell cannot be read, and why. They are neither to be decided nor to be told anything.
     """
 
-    open: list[Pending]
-    repeats: list[tuple[Pending, Outcome]]
-    epochs: list[tuple[Pending, Decided]]
-    unpublished: dict[str, Unpublished]
-    reused: list[tuple[Pending, Refused]]
-    later: list[Pending]
-    held: list[tuple[Pending, str]]
+    open: list[Pending] = []
+    repeats: list[tuple[Pending, Outcome]] = []
+    epochs: list[tuple[Pending, Decided]] = []
+    unpublished: dict[str, Unpublished] = {}
+    unannounced: dict[str, Segment] = {}
+    reused: list[tuple[Pending, Refused]] = []
+    later: list[Pending] = []
+    held: list[tuple[Pending, str]] = []
 
 
 def all_new(decisions: Decisions, batch: Sequence[Pending]) -> bool:
@@ -80,7 +83,9 @@ class _Sorting:
     """A batch that is being sorted."""
 
     def __init__(self, decisions: Decisions) -> None:
-        self.result = Sorted(open=[], repeats=[], epochs=[], unpublished={}, reused=[], later=[], held=[])
+        self.result = Sorted(
+            open=[], repeats=[], epochs=[], unpublished={}, unannounced={}, reused=[], later=[], held=[]
+        )
         self._decisions = decisions
         self._ids: set[str] = set()
         self._epochs: dict[str, int] = {}
@@ -143,6 +148,8 @@ class _Sorting:
         decided = self._decisions.decided(known, pending.decoded.intent.intent_id)
         if decided.entry != pending.entry_name:
             self.result.repeats.append((pending, decided.outcome))
+            if not decided.entry.startswith(f"{pending.epoch}/"):
+                self.result.unannounced[known.segment] = self._decisions.segment(known)
             return
         segment = self._decisions.segment(known)
         unpublished = self.result.unpublished.setdefault(segment.location, Unpublished(segment))
@@ -158,7 +165,7 @@ class _Sorting:
 
 def sort_refused(known: Mapping[str, Rejected | OfAnotherTable], batch: Sequence[Pending]) -> Sorted:
     """Sort what the journal does not know by what `firn.coordinator.outcomes.refusals` does, by id."""
-    result = Sorted(open=[], repeats=[], epochs=[], unpublished={}, reused=[], later=[], held=[])
+    result = Sorted()
     for pending in batch:
         first = known.get(pending.decoded.intent.intent_id)
         if first is None:

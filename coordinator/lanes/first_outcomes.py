@@ -86,9 +86,10 @@ class FirstOutcomes:
         return result.open
 
     async def _further_segments(self, result: Sorted) -> list[Segment]:
-        """The segments of other tables that were moved together with those that were never published."""
+        """Read the segments of other tables that moved together with those that may never have been published."""
         found: list[Segment] = []
-        for other in (other for one in result.unpublished.values() for other in one.segment.batch.others):
+        segments = [*(one.segment for one in result.unpublished.values()), *result.unannounced.values()]
+        for other in (other for segment in segments for other in segment.batch.others):
             try:
                 found.append(await self._shop.threads.read(self._shop.journal.read, other.segment))
             except UNREADABLE as error:  # its own lane finds out; who asked for the commit is answered all the same
@@ -97,7 +98,7 @@ class FirstOutcomes:
 
     def _publish(self, result: Sorted, further: Sequence[Segment], *, head: str | None) -> None:
         """Publish what an earlier swap decided and nobody published."""
-        for segment in further:
+        for segment in (*further, *result.unannounced.values()):
             self._shop.publisher.announce_again(segment)
         for one in result.unpublished.values():
             self._shop.publisher.publish_again(one.segment, one.decided, is_head=one.segment.location == head)

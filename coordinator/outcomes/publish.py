@@ -98,7 +98,7 @@ class Publisher:
         self._keeping = KeepingTime(most=limits.outcomes_kept_max)
         metrics.outcomes_kept_seconds.set(self._keeping.seconds)
         self._published_again: OrderedDict[str, None] = OrderedDict()
-        """Segments whose events were sent by `publish_again`."""
+        """Segments whose events were sent again."""
         self.refusals = Refusals(streams)
         self._log = structlog.get_logger()
 
@@ -127,12 +127,7 @@ class Publisher:
         The answer of its swap was lost, or its daemon died before it could publish. The segment's event is sent with
         the first of them; `is_head`: its table has not moved since.
         """
-        events: tuple[bytes, ...] = ()
-        if segment.location not in self._published_again:
-            self._published_again[segment.location] = None
-            if len(self._published_again) > PUBLISHED_AGAIN_MAX:
-                self._published_again.popitem(last=False)
-            events = self._event_of(segment)
+        events = self._event_of(segment) if self._is_first_announcement(segment) else ()
         settlements, refused = [], []
         for pending, decided in repeats:
             outcome = from_journal(decided.outcome, digest=decided.digest)
@@ -163,8 +158,19 @@ class Publisher:
         self._put((), self._event_of(segment), (), places=_places(segment.batch))
 
     def announce_again(self, segment: Segment) -> None:
-        """As `announce`, for one that was never published; its table may have moved since."""
-        self._put((), self._event_of(segment), ())
+        """Send the event of a segment that may never have been sent, once; its table may have moved since."""
+        events = self._event_of(segment)
+        if events and self._is_first_announcement(segment):
+            self._put((), events, ())
+
+    def _is_first_announcement(self, segment: Segment) -> bool:
+        """Remember that the event of a segment is sent again; return whether it was not yet."""
+        if segment.location in self._published_again:
+            return False
+        self._published_again[segment.location] = None
+        if len(self._published_again) > PUBLISHED_AGAIN_MAX:
+            self._published_again.popitem(last=False)
+        return True
 
     def repeat(self, pending: Pending, outcome: Outcome) -> None:
         """Send the first outcome again, for an intent that was redelivered or resubmitted."""

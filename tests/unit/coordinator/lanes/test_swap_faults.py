@@ -203,6 +203,30 @@ async def test_what_a_daemon_decided_before_it_died_is_published_and_counted_by_
     await check_chain(bench)
 
 
+@pytest.mark.parametrize("made", [lambda: append("a"), lambda: both_tables("a")], ids=["append", "transaction"])
+async def test_a_commit_whose_queue_was_emptied_before_it_was_published_has_its_event(made: Callable[[], Any]) -> None:
+    bench, intent = Workbench(shards=1), made()
+    async with bench.daemon("a") as dead:
+        for table in (TABLE, OTHER):
+            await bench.commit(create(table))
+        there, _ = hold_telling(dead)
+        await bench.send(intent)
+        await asyncio.wait_for(there.wait(), 10)
+        events = await bench.events()
+        bench.redis.flush_all()
+        bench.zookeeper.expire(bench.sessions["a"], told=False)
+        async with bench.daemon("b") as heir:
+            for _ in range(2):
+                assert isinstance(await bench.outcome(await send(bench, intent)), Committed)
+            await until(lambda: not heir.lanes.all_under_way())
+        events += await bench.events()
+    assert len({event["id"] for event in events}) == len(events)
+    told = {(e["subject"], e["data"]["metadata-location"]) for e in events if e["type"] == "firn.table.committed"}
+    for table in (TABLE, OTHER):
+        assert {(table, segment.batch.new_metadata) for segment in await bench.journal(table)} - {(table, None)} <= told
+    await check_chain(bench)
+
+
 async def send(bench: Workbench, intent: Any) -> Any:
     await bench.send(intent)
     return intent
