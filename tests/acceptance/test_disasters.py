@@ -23,6 +23,7 @@ from firn.model.intent import ContentFile, Intent
 from firn.model.outcome import Committed, Outcome, Rejected
 from firn.storage.parquet_schema import arrow_schema
 from tests.acceptance.stack import SCHEMA, Stack
+from tests.unit.coordinator.workbench import decision
 
 A, B, FILES, OLD, NEW, GONE, VIEW = "db.a", "db.b", "db.files", "db.old", "db.new", "db.gone", "db.view"
 COLUMNS: Final = {"type": "struct", "fields": [{"id": 1, "name": "n", "type": "long", "required": False}]}
@@ -117,13 +118,7 @@ def check_answers(client: Client, told: Sequence[Told]) -> None:
         if isinstance(first, Rejected) and first.rule == "unknown-table":
             assert isinstance(again, Rejected)  # there was no journal to keep the words
             continue
-        assert told_of(again) == told_of(first)
-
-
-def told_of(outcome: Outcome) -> Outcome:
-    return msgspec.structs.replace(
-        outcome, latency_ms=0.0, queued_ms=None, decision_ms=None, commit_ms=None, digest=None
-    )
+        assert decision(again) == decision(first)
 
 
 def check(stack: Stack) -> None:
