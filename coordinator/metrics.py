@@ -227,10 +227,13 @@ class Metrics:
         for server in SERVERS:
             self.ping_seconds.labels(server)
             self.ping_failures.labels(server)
-        for was in ("waiting", "taken"):
-            self.lost_entries.labels(was)
-        for result in ("won", "lost", "fenced", "unknown"):
-            self.batches.labels(result)
+        for counter, labels in (
+            (self.lost_entries, ("waiting", "taken")),
+            (self.merges_failed, ("part", "merged", "store", "internal")),
+            (self.batches, ("won", "lost", "fenced", "unknown")),
+        ):
+            for label in labels:
+                counter.labels(label)
 
     def count_written(self, files: Iterable[tuple[str, Sized]]) -> None:
         """Count the files of a batch by what they are."""
