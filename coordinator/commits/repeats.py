@@ -83,9 +83,7 @@ class _Sorting:
     """A batch that is being sorted."""
 
     def __init__(self, decisions: Decisions) -> None:
-        self.result = Sorted(
-            open=[], repeats=[], epochs=[], unpublished={}, unannounced={}, reused=[], later=[], held=[]
-        )
+        self.result = Sorted()
         self._decisions = decisions
         self._ids: set[str] = set()
         self._epochs: dict[str, int] = {}
@@ -128,6 +126,7 @@ class _Sorting:
             first = decisions.decided_in(last[2], last[1])
             other = _other_epoch(first, pending)
             if other is None:
+                self._announce_if_emptied(pending, first, last[2])
                 result.epochs.append((pending, first))
             else:
                 result.open.append(msgspec.structs.replace(pending, verdict=other))
@@ -147,13 +146,17 @@ class _Sorting:
         """Outcome, event and acknowledgement of an entry are one step: if it is still there, none of it was done."""
         decided = self._decisions.decided(known, pending.decoded.intent.intent_id)
         if decided.entry != pending.entry_name:
+            self._announce_if_emptied(pending, decided, known.segment)
             self.result.repeats.append((pending, decided.outcome))
-            if not decided.entry.startswith(f"{pending.epoch}/"):
-                self.result.unannounced[known.segment] = self._decisions.segment(known)
             return
-        segment = self._decisions.segment(known)
+        segment = self._decisions.segment(known.segment)
         unpublished = self.result.unpublished.setdefault(segment.location, Unpublished(segment))
         unpublished.decided.append((pending, decided))
+
+    def _announce_if_emptied(self, repeat: Pending, first: Decided, location: str) -> None:
+        """Note the segment of a first decision, if the queue was emptied between that and its repeat."""
+        if not first.entry.startswith(f"{repeat.epoch}/"):
+            self.result.unannounced[location] = self._decisions.segment(location)
 
     def hold(self, pending: Pending, reason: str) -> None:
         """Set one aside of which it cannot be known."""

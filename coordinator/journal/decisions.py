@@ -364,9 +364,9 @@ class Decisions:
         """The record itself, read from its segment."""
         return self.decided_in(known.segment, intent_id)
 
-    def segment(self, known: Known) -> Segment:
-        """The segment in which a decision stands. Raises one of `UNREADABLE`."""
-        return self._old.read(known.segment)
+    def segment(self, location: str) -> Segment:
+        """Return a segment of the journal. Raises one of `UNREADABLE`."""
+        return self._old.read(location)
 
     def decided_in(self, location: str, intent_id: str) -> Decided:
         """The decision on an intent that stands in this segment. Raises one of `UNREADABLE`."""

@@ -11,18 +11,18 @@ from tests.integration.tcp_proxy import Loss, TcpProxy
 
 
 class FaultyNetwork:
-    """One proxy for each of `addresses` (``host:port``); `addresses` of this object are those to connect to."""
+    """A proxy for each of `servers` (``host:port``), to be connected to at `addresses`."""
 
-    def __init__(self, *addresses: str) -> None:
-        self._targets = addresses
+    def __init__(self, *servers: str) -> None:
+        self._servers = servers
         self._proxies: list[TcpProxy] = []
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="faulty network", daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
-        for address in self._targets:
-            host, _, port = address.rpartition(":")
+        for server in self._servers:
+            host, _, port = server.rpartition(":")
             proxy = TcpProxy(host, int(port))
             asyncio.run_coroutine_threadsafe(proxy.__aenter__(), self._loop).result()
             self._proxies.append(proxy)
@@ -37,7 +37,7 @@ class FaultyNetwork:
 
     @property
     def addresses(self) -> list[str]:
-        """Where each proxy listens, in the order of the targets."""
+        """Where each proxy listens, in the order of the servers."""
         return [f"127.0.0.1:{proxy.port}" for proxy in self._proxies]
 
     def lose(self, number: int, loss: Loss) -> None:
@@ -56,13 +56,9 @@ class FaultyNetwork:
             self._call(proxy.restore)
 
     def _call(self, action: Callable[[], None]) -> None:
-        done = threading.Event()
+        """Run `action` on the loop, and raise what it raises."""
 
-        def act() -> None:
-            try:
-                action()
-            finally:
-                done.set()
+        async def act() -> None:
+            action()
 
-        self._loop.call_soon_threadsafe(act)
-        done.wait()
+        asyncio.run_coroutine_threadsafe(act(), self._loop).result()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
@@ -15,6 +16,7 @@ from firn.coordinator import metrics as module
 from firn.coordinator.durations import DurationHistogram
 from firn.coordinator.intake.intent_reader import WORTH_BYTES
 from firn.coordinator.metrics import QUEUED_SHOWN_MIN, SECONDS_BUCKETS, TABLES_SHOWN, Metrics, TableSize, kind_of
+from firn.coordinator.tables.merges_beside import Cause
 from firn.model.intent import OPERATIONS
 from firn.model.trouble import Trouble
 
@@ -171,6 +173,12 @@ def test_files_and_their_bytes_are_counted_by_kind() -> None:
 )
 def test_what_was_written_is_told_by_its_name(location: str, kind: str) -> None:
     assert kind_of(location) == kind
+
+
+def test_every_cause_of_failed_merges_is_there_from_the_start() -> None:
+    """An alert on their increase would miss the first failure of a cause whose series begins with it."""
+    shown = generate_latest(Metrics(version="1", daemon="d").registry).decode()
+    assert set(re.findall(r'firn_merges_failed_total{cause="(\w+)"} 0\.0', shown)) == set(get_args(Cause))
 
 
 def test_operations_are_a_closed_set() -> None:

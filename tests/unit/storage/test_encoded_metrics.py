@@ -80,13 +80,12 @@ def test_bytes_that_pass_are_what_a_manifest_can_hold(metrics, data):
         passed = with_metrics(data_file(encoded=bytes(stored)))
     except InvalidInput:
         return
-    content = block_content(pack([added(encoded=in_plain_form(bytes(stored)))], TYPE, format_version=2))
+    packed = pack([added(encoded=in_plain_form(bytes(stored)))], TYPE, format_version=2)
+    content = block_content(packed)
     (record,) = decode_block(compile_schema(manifest_schema(TYPE, 2)), content, 1)  # as any reader decodes it
     maps = [record["f2"][name] or [] for name in ("f108", "f109", "f110", "f137")]
     assert all(pair["key"] >= 0 and pair["value"] >= 0 for one in maps for pair in one)
-    assert unpack(pack([added(encoded=in_plain_form(bytes(stored)))], TYPE, format_version=2), spec_id=0) == [
-        added(**{name: getattr(passed, name) for name in metrics})
-    ]
+    assert unpack(packed, spec_id=0) == [added(**{name: getattr(passed, name) for name in metrics})]
 
 
 def pairs(*content):
