@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from firn.coordinator.client.table_view import TableView
     from firn.coordinator.client.view_found import ViewFound
     from firn.coordinator.insight.dry_run import Forecast
-    from firn.model.errors import FirnError, RejectedError, UnknownOutcome
+    from firn.model.errors import ChangesUnavailableError, FirnError, RejectedError, UnknownOutcome
     from firn.model.intent import ContentFile
     from firn.model.operations.transaction import Unchanged
     from firn.model.outcome import Committed, Rejected
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AsyncClient",
     "AsyncTicket",
+    "ChangesUnavailableError",
     "Client",
     "Committed",
     "ContentFile",
@@ -51,6 +52,7 @@ __all__ = [
 _HOMES: Final = {
     "AsyncClient": "firn.coordinator.client.async_client",
     "AsyncTicket": "firn.coordinator.client.async_client",
+    "ChangesUnavailableError": "firn.model.errors",
     "Client": "firn.coordinator.client.sync_client",
     "Committed": "firn.model.outcome",
     "ContentFile": "firn.model.intent",

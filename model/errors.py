@@ -7,6 +7,7 @@ FirnError
 │   ├── InvalidSchema     a schema or a schema change is not allowed
 │   ├── InvalidIntent     an intent breaks the wire format or a limit at the door
 │   ├── TooLarge          reading it would take more memory or time than a limit allows
+│   ├── ChangesUnavailableError  what changed since a snapshot cannot be told exactly: start from a full read
 │   └── Unsupported       valid Iceberg (or a future one) that this version does not implement
 ├── CorruptFile           a stored file is not what its reference says it is: restore it; never guess around it
 ├── NotFound              a table, view, snapshot, ref or file that does not exist
@@ -22,7 +23,21 @@ A *conflict* is not an exception: replay returns it as a value (see `firn.model.
 
 from __future__ import annotations
 
+from typing import Literal
+
 from firn.model.outcome import Rejected
+
+ChangesReason = Literal[
+    "base-expired",
+    "history-gap",
+    "history-rewritten",
+    "table-replaced",
+    "end-unknown",
+    "end-before-start",
+    "entries-unusable",
+    "files-gone",
+]
+"""Why changes cannot be told: see `ChangesUnavailableError`."""
 
 
 class FirnError(Exception):
@@ -69,6 +84,24 @@ class TooLarge(InvalidInput):
 
 class Unsupported(InvalidInput):
     """Something valid that this version of firn does not implement."""
+
+
+class ChangesUnavailableError(InvalidInput):
+    """What came after a snapshot cannot be told exactly, so nothing is: start again from a full read.
+
+    `reason` is one of these. ``base-expired``: the snapshot that the window begins after is gone, and so is what came
+    next. ``history-gap``: a snapshot within the window expired. ``history-rewritten``: the window begins after a
+    snapshot that is not in the history of its end (a rollback, or the branch was replaced). ``table-replaced``: the
+    table was made anew under the name. ``end-unknown``: there is no snapshot to end with. ``end-before-start``: the
+    window ends before it begins. ``entries-unusable``: the writer of a snapshot did not record which files it changed.
+    ``files-gone``: files that hold deleted rows were removed with an expired snapshot.
+    """
+
+    def __init__(
+        self, message: str, *, reason: ChangesReason, where: str | None = None, hint: str | None = None
+    ) -> None:
+        self.reason = reason
+        super().__init__(message, where=where, hint=hint)
 
 
 class CorruptFile(FirnError):

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
-from firn.model.ancestry import ancestors_of
-from firn.model.errors import InvalidInput, InvalidMetadata, NotFound
+from firn.model.ancestry import ancestors_of, is_ancestor
+from firn.model.errors import ChangesReason, ChangesUnavailableError, InvalidInput, InvalidMetadata, NotFound
 from firn.model.metadata import TableMetadata
 from firn.model.schema import Schema
 from firn.model.snapshot import MAIN_BRANCH, Snapshot
@@ -85,13 +85,16 @@ def _written(metadata: TableMetadata, snapshot: Snapshot) -> ScanTarget:
 def snapshots_in_range(
     metadata: TableMetadata, *, from_snapshot_id: int | None, from_inclusive: bool, to_snapshot_id: int
 ) -> tuple[Snapshot, ...]:
-    """The snapshots from one to another, oldest first, following parents from the last.
+    """Return the snapshots from one to another, oldest first, following parents from the last.
 
     With `from_inclusive` the first is one of them, else it is what the range begins after and may itself have expired.
     `from_snapshot_id` None begins with the oldest that is known. A range that ends where it exclusively begins is
-    empty. Raises NotFound for an end that does not exist, InvalidInput for a first that is no ancestor of it.
+    empty. Raises ChangesUnavailableError when the first is not known to be an ancestor of the last.
     """
-    _snapshot(metadata, to_snapshot_id, f"snapshot {to_snapshot_id}")
+    if metadata.snapshot_by_id(to_snapshot_id) is None:
+        raise ChangesUnavailableError(
+            f"there is no snapshot {to_snapshot_id}: it expired or never was", reason="end-unknown"
+        )
     found: list[Snapshot] = []
     for snapshot in ancestors_of(metadata, to_snapshot_id):
         if snapshot.snapshot_id == from_snapshot_id:
@@ -100,8 +103,36 @@ def snapshots_in_range(
     oldest = found[-1]
     if from_snapshot_id is None or (not from_inclusive and oldest.parent_snapshot_id == from_snapshot_id):
         return tuple(reversed(found))
-    raise InvalidInput(
-        f"snapshot {from_snapshot_id} is not an ancestor of {to_snapshot_id}",
+    raise _unreachable(metadata, from_snapshot_id, to_snapshot_id, oldest)
+
+
+def _unreachable(
+    metadata: TableMetadata, from_snapshot_id: int, to_snapshot_id: int, oldest: Snapshot
+) -> ChangesUnavailableError:
+    """Return why the window cannot begin where it is asked to; `oldest` is the first known ancestor of its end."""
+    base, end = f"snapshot {from_snapshot_id}", f"{to_snapshot_id}"
+    reason: ChangesReason
+    if is_ancestor(metadata, ancestor_id=to_snapshot_id, descendant_id=from_snapshot_id):
+        heads = {ref.snapshot_id for ref in metadata.refs.values() if ref.type == "branch"}
+        is_head = to_snapshot_id in heads
+        reason = "history-rewritten" if is_head else "end-before-start"
+        why = f"it came after snapshot {end}, " + (
+            "to which the branch was set back" if is_head else "the window's end"
+        )
+    elif oldest.parent_snapshot_id is None or is_ancestor(
+        metadata, ancestor_id=oldest.snapshot_id, descendant_id=from_snapshot_id
+    ):
+        reason, why = "history-rewritten", "the history was rewritten: rolled back, or begun anew"
+    elif metadata.snapshot_by_id(from_snapshot_id) is None:
+        reason, why = (
+            "base-expired",
+            f"it expired; what came before snapshot {oldest.snapshot_id} is not known any more",
+        )
+    else:
+        reason, why = "history-gap", f"snapshot {oldest.parent_snapshot_id} expired, which came in between"
+    return ChangesUnavailableError(
+        f"{base} is not an ancestor of {end}: {why}",
+        reason=reason,
         where="from-snapshot-id",
-        hint="it expired, or the table was rolled back: start again from a full scan",
+        hint="start again from a full read",
     )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable
 from typing import Final, Literal
 
 import msgspec
 import pyspark.sql.functions as F  # noqa: N812 - what everybody calls it
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 
 from firn.coordinator.client.table_view import TableView
 from firn.model.expressions.binding import bind
@@ -16,7 +16,6 @@ from firn.model.expressions.predicates import TRUE, Expression
 from firn.model.reserved import METADATA_COLUMNS
 from firn.model.scan_plan import FileScanTask
 from firn.model.schema import Schema
-from firn.model.snapshot import Snapshot
 from firn.model.types import StructType
 from firn.pipeline.column_names import named_column
 from firn.pipeline.connection import Connection
@@ -26,32 +25,17 @@ from firn.pipeline.row_filter import parse_filter
 from firn.pipeline.scan_frames import scan_frame
 from firn.pipeline.spark_types import spark_schema
 from firn.storage.incremental_scan import EVERYTHING, SnapshotRange
-from firn.storage.scan_planner import Planner, projection_of
+from firn.storage.scan_planner import projection_of
+from firn.storage.snapshot_changes import SnapshotChanges, changes_of
 
 CHANGE_TYPE: Final = "_change_type"
 CHANGE_ORDINAL: Final = "_change_ordinal"
 COMMIT_SNAPSHOT_ID: Final = "_commit_snapshot_id"
 _CHANGE_COLUMNS: Final = (CHANGE_TYPE, CHANGE_ORDINAL, COMMIT_SNAPSHOT_ID)
 
+_FACTS: Final = f"{CHANGE_TYPE} string, {CHANGE_ORDINAL} int, {COMMIT_SNAPSHOT_ID} bigint"
+
 Change = Literal["insert", "delete"]
-
-
-class _FileChange(msgspec.Struct, frozen=True, kw_only=True):
-    """A file that came or went whole with a snapshot, with the deletes that applied to it then."""
-
-    change: Change
-    ordinal: int
-    snapshot_id: int
-    task: FileScanTask
-
-
-class _RowsGone(msgspec.Struct, frozen=True, kw_only=True):
-    """Files that a snapshot has brought deletes for: as they were before it, and as they were after it."""
-
-    ordinal: int
-    snapshot_id: int
-    before: list[FileScanTask]
-    after: list[FileScanTask]
 
 
 def read_changes(
@@ -69,108 +53,82 @@ def read_changes(
     Three columns say what happened: ``_change_type`` (``insert`` or ``delete``; an update is one of each),
     ``_change_ordinal`` (the snapshots of the range, oldest first from 0) and ``_commit_snapshot_id``. Rewrites that
     change no rows are left out; so are rows that a snapshot has only copied from file to file, unless `carry_overs`
-    (which a table with map columns needs: Spark does not compare maps). Raises as `firn.pipeline.reads.read`.
+    (which a table with map columns needs: Spark does not compare maps). Raises as `firn.pipeline.reads.read`, and
+    ChangesUnavailableError where the window cannot be told exactly.
     """
     source = Source.of(spark, table, connection)
     schema = source.metadata.current_schema
     bound = bind(parse_filter(filter), schema)
     projection = projection_of(schema, columns, case_sensitive=True)
     wide = with_filter_columns(projection, bound, schema)
-    changes = list(_changes(source, snapshots, bound))
-    files = [one for one in changes if isinstance(one, _FileChange)]
-    frames = [_whole_files(source, wide, change, files) for change in ("insert", "delete")]
-    frames += [_rows_gone(source, wide, one) for one in changes if isinstance(one, _RowsGone)]
+    found = snapshots.resolve(source.metadata)
+    store = source.connection.store()
+    changes = list(changes_of(source.metadata, found, manifests=source.manifests, files=store, filter=bound))
+    frames = [_whole_files(source, wide, kind, changes) for kind in ("insert", "delete")]
+    for one in changes:
+        if one.after:
+            frames.append(_rows_of_one_side(source, wide, one, "delete", one.before, without=one.after))
+        if any(_lost_deletes(*pair) for pair in zip(one.before, one.after, strict=True)):
+            frames.append(_rows_of_one_side(source, wide, one, "insert", one.after, without=one.before))
     rows = functools.reduce(DataFrame.unionAll, frames)
     rows = filtered(rows, bound)
-    if not carry_overs and {one.change for one in files} == {"insert", "delete"}:
+    if not carry_overs and any(one.inserted for one in changes) and any(one.deleted for one in changes):
         rows = _without_carry_overs(rows)
-    return rows.select(*(named_column(field.name) for field in projection.fields), *_CHANGE_COLUMNS)
+    return rows.select(*_columns(projection), *_CHANGE_COLUMNS)
 
 
-def _changes(source: Source, snapshots: SnapshotRange, bound: Expression) -> Iterator[_FileChange | _RowsGone]:
-    """Compare each snapshot's live files with those of its parent."""
-    found = snapshots.resolve(source.metadata)
-    changing = [snapshot for snapshot in found if snapshot.operation != "replace"]
-    live: dict[int | None, Mapping[str, FileScanTask]] = {None: {}}
-    for ordinal, snapshot in enumerate(changing):
-        parent_id = snapshot.parent_snapshot_id
-        parent = None if parent_id is None else source.metadata.snapshot_by_id(parent_id)
-        before = live.get(parent_id)
-        if before is None:
-            before = {} if parent is None else _live(source, parent, bound)
-        after = _live(source, snapshot, bound)
-        live = {None: {}, snapshot.snapshot_id: after}
-        yield from _differences(before, after, ordinal=ordinal, snapshot_id=snapshot.snapshot_id)
-
-
-def _live(source: Source, snapshot: Snapshot, bound: Expression) -> Mapping[str, FileScanTask]:
-    """The planned files of a snapshot, by location."""
-    planner = Planner(source.metadata, source.manifests, bound)
-    manifests = source.manifests.manifests(source.metadata, snapshot)
-    data = list(planner.data_entries(manifests))
-    deletes = planner.deletes_for(data, manifests)
-    return {entry.data_file.file_path: planner.task(entry, deletes.of(entry)) for entry in data}
-
-
-def _differences(
-    before: Mapping[str, FileScanTask], after: Mapping[str, FileScanTask], *, ordinal: int, snapshot_id: int
-) -> Iterator[_FileChange | _RowsGone]:
-    for path, task in after.items():
-        if path not in before:
-            yield _FileChange(change="insert", ordinal=ordinal, snapshot_id=snapshot_id, task=task)
-    for path, task in before.items():
-        if path not in after:
-            yield _FileChange(change="delete", ordinal=ordinal, snapshot_id=snapshot_id, task=task)
-    paths = [path for path in after if path in before and _deletes(before[path]) != _deletes(after[path])]
-    if paths:
-        yield _RowsGone(
-            ordinal=ordinal,
-            snapshot_id=snapshot_id,
-            before=[before[path] for path in paths],
-            after=[after[path] for path in paths],
-        )
-
-
-def _deletes(task: FileScanTask) -> frozenset[tuple[str, int | None]]:
-    return frozenset((delete.file_path, delete.content_offset) for delete in task.deletes)
+def _lost_deletes(before: FileScanTask, after: FileScanTask) -> bool:
+    """Whether deletes of a file are gone, so that rows of it may have come back."""
+    there = {(delete.file_path, delete.content_offset) for delete in after.deletes}
+    return any((delete.file_path, delete.content_offset) not in there for delete in before.deletes)
 
 
 def _frame(source: Source, tasks: Iterable[FileScanTask], wide: Schema, *places: str) -> DataFrame:
-    extra = tuple(METADATA_COLUMNS[name] for name in places)
+    """The rows of tasks in these columns, with the `places` that are not among them."""
+    extra = [METADATA_COLUMNS[name] for name in places if METADATA_COLUMNS[name] not in wide.fields]
     projection = msgspec.structs.replace(wide, struct=StructType((*wide.fields, *extra)))
     return scan_frame(
         source.spark, list(tasks), metadata=source.metadata, projection=projection, connection=source.connection
     )
 
 
-def _whole_files(source: Source, wide: Schema, change: Change, files: list[_FileChange]) -> DataFrame:
+def _whole_files(source: Source, wide: Schema, change: Change, changes: Iterable[SnapshotChanges]) -> DataFrame:
     """The rows of all files that came, or of all that went."""
-    of_kind = [one for one in files if one.change == change]
-    facts = source.spark.createDataFrame(
-        [(one.task.file.file_path, change, one.ordinal, one.snapshot_id) for one in of_kind],
-        f"{FILE} string, {CHANGE_TYPE} string, {CHANGE_ORDINAL} int, {COMMIT_SNAPSHOT_ID} bigint",
-    )
-    if not of_kind:
+    found = [(one, task) for one in changes for task in (one.inserted if change == "insert" else one.deleted)]
+    if not found:
+        facts = source.spark.createDataFrame([], _FACTS)
         names = [field.name for field in wide.fields]
-        return (
-            source.spark.createDataFrame([], spark_schema(wide))
-            .crossJoin(facts.drop(FILE))
-            .toDF(*names, *_CHANGE_COLUMNS)
-        )
-    return _frame(source, (one.task for one in of_kind), wide, FILE).join(F.broadcast(facts), FILE).drop(FILE)
-
-
-def _rows_gone(source: Source, wide: Schema, gone: _RowsGone) -> DataFrame:
-    """The rows that were live before the snapshot, and not after it."""
-    place = msgspec.structs.replace(wide, struct=StructType(()))
-    after = _frame(source, gone.after, place, FILE, POS)
-    rows = _frame(source, gone.before, wide, FILE, POS).join(after, [FILE, POS], "left_anti").drop(FILE, POS)
-    return rows.select(
-        "*",
-        F.lit("delete").alias(CHANGE_TYPE),
-        F.lit(gone.ordinal).alias(CHANGE_ORDINAL),
-        F.lit(gone.snapshot_id).cast("bigint").alias(COMMIT_SNAPSHOT_ID),
+        return source.spark.createDataFrame([], spark_schema(wide)).crossJoin(facts).toDF(*names, *_CHANGE_COLUMNS)
+    facts = source.spark.createDataFrame(
+        [(task.file.file_path, change, one.ordinal, one.snapshot_id) for one, task in found], f"{FILE} string, {_FACTS}"
     )
+    rows = _frame(source, (task for _, task in found), wide, FILE).join(F.broadcast(facts), FILE)
+    return rows.select(*_columns(wide), *_CHANGE_COLUMNS)
+
+
+def _rows_of_one_side(
+    source: Source,
+    wide: Schema,
+    one: SnapshotChanges,
+    change: Change,
+    tasks: Iterable[FileScanTask],
+    *,
+    without: Iterable[FileScanTask],
+) -> DataFrame:
+    """The rows that were live on one side of the snapshot and not on the other, of files that got other deletes."""
+    place = msgspec.structs.replace(wide, struct=StructType(()))
+    others = _frame(source, without, place, FILE, POS)
+    rows = _frame(source, tasks, wide, FILE, POS).join(others, [FILE, POS], "left_anti")
+    return rows.select(
+        *_columns(wide),
+        F.lit(change).alias(CHANGE_TYPE),
+        F.lit(one.ordinal).alias(CHANGE_ORDINAL),
+        F.lit(one.snapshot_id).cast("bigint").alias(COMMIT_SNAPSHOT_ID),
+    )
+
+
+def _columns(wide: Schema) -> list[Column]:
+    return [named_column(field.name) for field in wide.fields]
 
 
 def _without_carry_overs(rows: DataFrame) -> DataFrame:

@@ -95,7 +95,10 @@ def read_appends(
     filter: str | Expression = TRUE,
     connection: Connection | None = None,
 ) -> DataFrame:
-    """The rows that the *append* snapshots of a range added; what other snapshots did is not seen."""
+    """The rows that the *append* snapshots of a range added; what other snapshots did is not seen.
+
+    Raises as `read`, and ChangesUnavailableError where the range cannot be told exactly.
+    """
     source = Source.of(spark, table, connection)
     plan = plan_appends(
         source.metadata, files=source.manifests, snapshots=snapshots, filter=parse_filter(filter), columns=columns

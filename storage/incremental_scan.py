@@ -10,7 +10,7 @@ from collections.abc import Collection
 import msgspec
 
 from firn.model.ancestry import is_ancestor
-from firn.model.errors import InvalidInput, NotFound, Unsupported
+from firn.model.errors import ChangesUnavailableError, InvalidInput, NotFound, Unsupported
 from firn.model.expressions.binding import bind
 from firn.model.expressions.predicates import TRUE, Expression
 from firn.model.manifest import ManifestFile, Status
@@ -20,22 +20,35 @@ from firn.model.scan_target import snapshots_in_range
 from firn.model.snapshot import MAIN_BRANCH, Snapshot
 from firn.storage.manifest_reader import ManifestReader
 from firn.storage.scan_planner import Planner, projection_of
+from firn.storage.snapshot_changes import check_counts
 
 
 class SnapshotRange(msgspec.Struct, frozen=True, kw_only=True):
     """Which snapshots: those after `from_snapshot_id`, or with `from_inclusive` from it on, up to `to_snapshot_id`.
 
     Without the first, from the oldest that is known; without the last, to the head of `branch` (None is ``main``). With
-    both a last and a branch, the last must be on it.
+    both a last and a branch, the last must be on it. `table_uuid` is that of the table in which `from_snapshot_id` was
+    seen: a table that was made anew under the name is then refused as such.
     """
 
     from_snapshot_id: int | None = None
     from_inclusive: bool = False
     to_snapshot_id: int | None = None
     branch: str | None = None
+    table_uuid: str | None = None
 
     def resolve(self, metadata: TableMetadata) -> tuple[Snapshot, ...]:
-        """The snapshots, oldest first; none for an empty table. Raises NotFound, InvalidInput."""
+        """Return the snapshots, oldest first; none for an empty table.
+
+        Raises ChangesUnavailableError where they are not all known, NotFound for a branch that is not there.
+        """
+        if self.table_uuid is not None and self.table_uuid != metadata.table_uuid:
+            raise ChangesUnavailableError(
+                f"the window begins in table {self.table_uuid}, and this is {metadata.table_uuid}: it was made anew",
+                reason="table-replaced",
+                where="table-uuid",
+                hint="start again from a full read",
+            )
         head = metadata.head(self.branch or MAIN_BRANCH)
         if head is None and self.branch not in {None, MAIN_BRANCH}:
             raise NotFound(f"there is no branch {self.branch!r}")
@@ -44,7 +57,12 @@ class SnapshotRange(msgspec.Struct, frozen=True, kw_only=True):
             if head is None and self.from_snapshot_id is None:
                 return ()
             if head is None:
-                raise NotFound(f"there is no snapshot {self.from_snapshot_id}: the table is empty")
+                raise ChangesUnavailableError(
+                    f"there is no snapshot {self.from_snapshot_id}: the table is empty",
+                    reason="history-rewritten",
+                    where="from-snapshot-id",
+                    hint="start again from a full read",
+                )
             to_id = head.snapshot_id
         elif self.branch is not None and not (
             head is not None and is_ancestor(metadata, ancestor_id=to_id, descendant_id=head.snapshot_id)
@@ -81,7 +99,7 @@ def plan_appends(
     appends = [snapshot for snapshot in found if snapshot.operation == "append"]
     ids = frozenset(snapshot.snapshot_id for snapshot in appends)
     entries = planner.data_entries(
-        _manifests_added_by(appends, metadata, files),
+        _manifests_added_by(appends, metadata, files, counted=("added-data-files",)),
         may_hold=lambda manifest: manifest.added_files_count != 0,
         wanted=lambda entry: entry.status is Status.ADDED and entry.snapshot_id in ids,
     )
@@ -117,7 +135,8 @@ def plan_changes(
     planner = Planner(metadata, files, bound)
     changing = [snapshot for snapshot in found if snapshot.operation != "replace"]
     ordinals = {snapshot.snapshot_id: at for at, snapshot in enumerate(changing)}
-    manifests = _manifests_added_by(changing, metadata, files, refuse_deletes=True)
+    counted = ("added-data-files", "deleted-data-files")
+    manifests = _manifests_added_by(changing, metadata, files, counted=counted, refuse_deletes=True)
     entries = planner.data_entries(
         manifests,
         may_hold=lambda manifest: manifest.added_files_count != 0 or manifest.deleted_files_count != 0,
@@ -144,13 +163,23 @@ def plan_changes(
 
 
 def _manifests_added_by(
-    snapshots: list[Snapshot], metadata: TableMetadata, files: ManifestReader, *, refuse_deletes: bool = False
+    snapshots: list[Snapshot],
+    metadata: TableMetadata,
+    files: ManifestReader,
+    *,
+    counted: Collection[str],
+    refuse_deletes: bool = False,
 ) -> list[ManifestFile]:
-    """The manifests that these snapshots wrote, each once: later lists repeat those of earlier ones."""
+    """Return the manifests that these snapshots wrote, each once: later lists repeat those of earlier ones.
+
+    Raises ChangesUnavailableError where they record fewer files than the summaries count under the names `counted`.
+    """
     ids = frozenset(snapshot.snapshot_id for snapshot in snapshots)
     found: dict[str, ManifestFile] = {}
     for snapshot in snapshots:
-        for manifest in files.manifests(metadata, snapshot):
+        listed = files.manifests(metadata, snapshot)
+        check_counts(snapshot, listed, counted)
+        for manifest in listed:
             if refuse_deletes and manifest.content == "deletes":
                 raise Unsupported(
                     f"snapshot {snapshot.snapshot_id} has delete files, which a scan of changes does not resolve"

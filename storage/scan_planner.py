@@ -69,10 +69,18 @@ class Planner:
                 else:
                     self._counts["skipped_data_files"] += 1
 
-    def deletes_for(self, data: Sequence[ManifestEntry], manifests: Iterable[ManifestFile]) -> DeleteIndex:
-        """The deletes that may matter to these data files. Raises CorruptFile as `DeleteIndex` does."""
+    def deletes_for(
+        self,
+        data: Sequence[ManifestEntry],
+        manifests: Iterable[ManifestFile],
+        *,
+        may_hold: Callable[[ManifestFile], bool] = lambda manifest: manifest.may_have_live_files,
+        wanted: Callable[[ManifestEntry], bool] = lambda entry: entry.is_live,
+    ) -> DeleteIndex:
+        """The `wanted` deletes that may matter to these data files. Raises CorruptFile as `DeleteIndex` does."""
+        oldest = min(map(age_of, data), default=None)
         return DeleteIndex(
-            self._delete_entries(manifests, oldest=min(map(age_of, data), default=None)),
+            self._delete_entries(manifests, oldest=oldest, may_hold=may_hold, wanted=wanted),
             specs={spec.spec_id: spec for spec in self._metadata.partition_specs},
             schemas=(self._metadata.current_schema, *self._metadata.schemas),
         )
@@ -112,17 +120,24 @@ class Planner:
             if opened:
                 yield manifest
 
-    def _delete_entries(self, manifests: Iterable[ManifestFile], *, oldest: int | None) -> Iterator[ManifestEntry]:
+    def _delete_entries(
+        self,
+        manifests: Iterable[ManifestFile],
+        *,
+        oldest: int | None,
+        may_hold: Callable[[ManifestFile], bool],
+        wanted: Callable[[ManifestEntry], bool],
+    ) -> Iterator[ManifestEntry]:
         """The deletes that may matter to files no older than `oldest`; None when there are no files."""
         # No manifest holds anything younger than itself, and deletes reach nothing younger than themselves.
         for manifest in self._opened(
             manifests,
             "deletes",
-            lambda one: oldest is not None and one.may_have_live_files and one.sequence_number >= oldest,
+            lambda one: oldest is not None and may_hold(one) and one.sequence_number >= oldest,
         ):
             partitions = self._of_spec(manifest.partition_spec_id, manifest.manifest_path)
             for entry in self._reader.entries(self._metadata, manifest):
-                if not entry.is_live:
+                if not wanted(entry):
                     continue
                 file = entry.data_file
                 if not partitions.may_match(file) or not self._may_delete(file):

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from firn.coordinator.client import TableView
-from firn.model.errors import InvalidInput, NotFound
+from firn.model.errors import ChangesUnavailableError, InvalidInput, NotFound
 from firn.pipeline import session_copy
 from firn.pipeline.change_feed import read_changes
 from firn.pipeline.connection import Connection
@@ -134,9 +134,21 @@ def test_changes_are_told_row_by_row(lake: Lake, version: int, mode: Mode) -> No
         (2, "delete", 2, None),
         (2, "delete", 5, None),
     ]
+    base = lake.view(table).snapshot_id
+    assert first is not None
+    committed(lake.client.expire_snapshots(table, snapshot_ids=[first]).result(60))
+    again = read_changes(lake.spark, table, columns=["id", "_file"], snapshots=SnapshotRange(from_snapshot_id=first))
+    assert sorted((row["_change_type"], row.id) for row in again.collect() if row["_change_ordinal"] == 0) == [
+        ("insert", 4), ("insert", 5),
+    ]  # fmt: skip
+    deletes = read_changes(lake.spark, table, columns=["id"], snapshots=SnapshotRange(from_snapshot_id=base))
+    assert (deletes.columns[0], deletes.count()) == ("id", 0)
+    with pytest.raises(ChangesUnavailableError) as refused:
+        read_changes(lake.spark, table, snapshots=SnapshotRange(from_snapshot_id=first, from_inclusive=True))
+    assert refused.value.reason == "base-expired"
     only = read_changes(lake.spark, table, filter="id = 1")
     assert sorted((row["_change_type"], row.id) for row in only.collect()) == [
-        ("delete", 1), ("insert", 1), ("insert", 1),
+        ("delete", 1), ("insert", 1),
     ]  # fmt: skip
 
 

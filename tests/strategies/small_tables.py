@@ -151,8 +151,12 @@ class SmallTable:
         removed: Iterable[DataFile] = (),
         operation: Operation = "append",
         branch: str = MAIN_BRANCH,
+        counts: Mapping[str, str] | None = None,
     ) -> int:
-        """A snapshot that adds and removes files, in one manifest for each content and spec; its id."""
+        """A snapshot that adds and removes files, in one manifest for each content and spec; its id.
+
+        `counts` go into its summary.
+        """
         head = self.metadata.head(branch) or self.metadata.current_snapshot
         snapshot_id = next(self._snapshot_ids)
         gone = {(file.file_path, file.content_offset) for file in removed}
@@ -164,11 +168,32 @@ class SmallTable:
             entry = ManifestEntry(status=Status.ADDED, data_file=file)
             groups.setdefault((content, file.spec_id), []).append(entry)
         new = [self._manifest(entries, *group, snapshot_id) for group, entries in groups.items()]
-        self.metadata = self._with_snapshot([*new, *kept], head, snapshot_id, operation, branch)
+        summary = {"operation": operation, **(counts or {})}
+        self.metadata = self._with_snapshot([*new, *kept], head, snapshot_id, summary, branch)
+        return snapshot_id
+
+    def rewrite_manifests(self, *, branch: str = MAIN_BRANCH) -> int:
+        """A snapshot with the same files, in new manifests without tombstones; its id."""
+        head = self.metadata.head(branch)
+        assert head is not None
+        snapshot_id = next(self._snapshot_ids)
+        groups: dict[tuple[ManifestContent, int], list[ManifestEntry]] = {}
+        for manifest in self.reader.manifests(self.metadata, head):
+            for entry in self.reader.entries(self.metadata, manifest):
+                if entry.is_live:
+                    existing = msgspec.structs.replace(entry, status=Status.EXISTING)
+                    groups.setdefault((manifest.content, manifest.partition_spec_id), []).append(existing)
+        manifests = [self._manifest(entries, *group, snapshot_id) for group, entries in groups.items()]
+        self.metadata = self._with_snapshot(manifests, head, snapshot_id, {"operation": "replace"}, branch)
         return snapshot_id
 
     def _with_snapshot(
-        self, manifests: list[ManifestFile], head: Snapshot | None, snapshot_id: int, operation: Operation, branch: str
+        self,
+        manifests: list[ManifestFile],
+        head: Snapshot | None,
+        snapshot_id: int,
+        summary: dict[str, str],
+        branch: str,
     ) -> TableMetadata:
         metadata = self.metadata
         first = added_rows = None
@@ -194,7 +219,7 @@ class SmallTable:
             sequence_number=metadata.next_sequence_number,
             timestamp_ms=now_ms,
             manifest_list=location,
-            summary={"operation": operation},
+            summary=summary,
             schema_id=metadata.current_schema_id,
             first_row_id=first,
             added_rows=added_rows,

@@ -1,7 +1,7 @@
 import msgspec
 import pytest
 
-from firn.model.errors import InvalidInput, InvalidMetadata, NotFound
+from firn.model.errors import ChangesUnavailableError, InvalidInput, InvalidMetadata, NotFound
 from firn.model.metadata import TableMetadata
 from firn.model.metadata_changes import with_ref
 from firn.model.scan_target import scan_target, snapshots_in_range
@@ -122,8 +122,9 @@ def test_a_range_that_does_not_begin_in_the_history_of_its_end_is_refused(histor
 
 
 def test_a_range_ends_at_a_snapshot_that_exists(history):
-    with pytest.raises(NotFound, match="snapshot 99"):
+    with pytest.raises(ChangesUnavailableError, match="snapshot 99") as refused:
         between(history, 1, 99)
+    assert refused.value.reason == "end-unknown"
 
 
 def test_snapshots_that_are_each_others_parents_do_not_go_on_for_ever(history):

@@ -3,7 +3,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from firn.model.errors import InvalidInput, NotFound, Unsupported
+from firn.model.errors import ChangesUnavailableError, InvalidInput, NotFound, Unsupported
 from firn.model.expressions.predicates import eq, gt, lt
 from firn.model.metadata_changes import with_ref
 from firn.model.partitioning import PartitionField, PartitionSpec
@@ -124,9 +124,9 @@ def test_an_empty_table_has_no_appends_and_no_snapshot_to_begin_after():
     table = SmallTable(SCHEMA)
     assert appended(table) == []
     assert changes(table) == []
-    with pytest.raises(NotFound, match="the table is empty"):
+    with pytest.raises(ChangesUnavailableError, match="the table is empty"):
         appended(table, from_snapshot_id=1)
-    with pytest.raises(NotFound, match="no snapshot 1"):
+    with pytest.raises(ChangesUnavailableError, match="no snapshot 1"):
         appended(table, to_snapshot_id=1)
 
 
