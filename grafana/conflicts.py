@@ -35,7 +35,7 @@ def conflicts() -> Dashboard:
                         "Dead letters, last hour",
                         f"round(sum{happened('firn_dead_letters_total', '1h')}) or vector(0)",
                         warn=1,
-                        about="What was no intent, or wrong in itself: `firn dead-letters`.",
+                        about="Entries that hold no intent, and intents that firn failed on: `firn dead-letters`.",
                     ),
                 ),
             ),

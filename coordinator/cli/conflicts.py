@@ -1,6 +1,6 @@
 """`firn conflicts`: the conflict log of all tables.
 
-The journals are the record; dead letters are what no journal could take (no such table, no such intent).
+The journals are the record; the events have what no journal could take (no such table, no such intent).
 """
 
 from __future__ import annotations
@@ -21,10 +21,8 @@ from firn.coordinator.cli.reach import Reach, reaching
 from firn.coordinator.cli.rules import complain_of_unknown
 from firn.coordinator.cli.text import one_line, shown, time_of
 from firn.coordinator.cli.times import Moment, now_ms
-from firn.coordinator.insight.queue_look import glance_at
 from firn.coordinator.journal.lookups import SLACK_MS, walk_back
 from firn.coordinator.journal.old_segments import UNREADABLE
-from firn.coordinator.operations.dead_letters import DeadLetter, letter_ms, newest_dead_letters
 from firn.model.errors import NotFound, Unavailable
 from firn.model.event import Event
 from firn.model.journal import Segment
@@ -36,9 +34,8 @@ from firn.storage.pointers import Pointer
 SEGMENTS_MAX: Final = 10_000
 """Journal segments that one command reads, over all tables."""
 
-DEAD_LETTERS_MAX: Final = 10_000
 EVENTS_MAX: Final = 20_000
-"""Newest events in which rejections are looked for that are in the journals of other tables."""
+"""Newest events in which rejections are looked for that are in no journal of these tables."""
 
 CONFLICT_COLUMNS: Final = (
     Column("TIME"), Column("TABLE"), Column("RULE"), Column("OPERATION"), Column("WRITER"), Column("AGAINST"),
@@ -140,8 +137,7 @@ def conflicts(reach: Reach, *, limit: int, follow: bool, since_ms: int | None, *
     logged = journaled(
         pointers, reach.journal, oldest_ms=wanted.since_ms, newest_ms=wanted.until_ms, may_read=budget.take, reads=reads
     )
-    elsewhere = [] if table is None else _elsewhere(reach, table)
-    merged = heapq.merge(logged, elsewhere, _dead(reach), key=lambda conflict: conflict.time_ms, reverse=True)
+    merged = heapq.merge(logged, _published(reach, table), key=lambda conflict: conflict.time_ms, reverse=True)
     found = list(islice(filter(wanted.takes, merged), limit))
     if follow:
         _follow(reach, found[::-1], after=after, wanted=wanted.takes)
@@ -212,60 +208,30 @@ def _rejections(segment: Segment) -> Iterator[Conflict]:
             )
 
 
-def _dead(reach: Reach) -> list[Conflict]:
-    """The dead letters, newest first; without Redis the journals are told all the same."""
+def _published(reach: Reach, table: str | None) -> list[Conflict]:
+    """Return the rejections that are in no journal of these tables, from the newest events, newest first.
 
-    async def read() -> list[Conflict]:
-        async with reach.streams() as streams:
-            letters = await newest_dead_letters(streams, limit=DEAD_LETTERS_MAX)
-        return [
-            _of_letter(letter_id, letter, outcome)
-            for letter_id, letter in reversed(letters)
-            if not letter.journaled and (outcome := letter.rejection) is not None
-        ]
-
-    try:
-        return reach.run(read())
-    except Unavailable as error:
-        complain(f"firn: dead letters are not shown: {one_line(str(error))}")
-        return []
-
-
-def _elsewhere(reach: Reach, table: str) -> list[Conflict]:
-    """Transactions that were refused over a table, and are in the journals of others: newest first, from the events.
-
-    Those journals are not read for it: that would be all there are.
+    There was no table to keep them, or a transaction was refused over `table` and is in the journal of another: those
+    journals are not read for it, that would be all there are. Without Redis the journals are listed all the same.
     """
 
     async def read() -> list[Conflict]:
         async with reach.streams() as streams:
             messages = await streams.newest_events(count=EVENTS_MAX)
-        events = (event for message in reversed(messages) if (event := event_of(message)) is not None)
-        conflicts = (conflict for event in events if (conflict := _of_event(event)) is not None)
-        return [one for one in conflicts if one.table != table and _at_fault(one.outcome) == table]
+        events = {event.id: event for message in messages if (event := event_of(message)) is not None}
+        return [conflict for event in events.values() if (conflict := _of_event(event)) is not None]
 
     try:
-        return reach.run(read())
+        found = reach.run(read())
     except Unavailable as error:
-        complain(f"firn: transactions refused over {shown(table)} are not shown: {one_line(str(error))}")
+        complain(f"firn: rejections that are in no journal are not shown: {one_line(str(error))}")
         return []
-
-
-def _of_letter(letter_id: str, letter: DeadLetter, outcome: Rejected) -> Conflict:
-    glance = glance_at(letter.payload)
-    return Conflict(
-        time_ms=letter_ms(letter_id),
-        source="dead-letter",
-        table=outcome.table,
-        rule=outcome.rule,
-        operation=None if glance is None else glance.operation,
-        writer=None if glance is None else glance.writer,
-        outcome=outcome,
-    )
+    wanted = (one for one in found if one.outcome.batch is None or table not in (None, one.table))
+    return sorted(wanted, key=lambda conflict: conflict.time_ms, reverse=True)
 
 
 def _pointer_if_any(reach: Reach, table: str) -> list[Pointer]:
-    """None for a name that is no table's: what was submitted to it is among the dead letters."""
+    """Return none for a name that is no table's: what was submitted to it is among the events."""
     try:
         return [reach.pointer(table, dropped=True)]
     except NotFound:

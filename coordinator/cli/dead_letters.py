@@ -1,4 +1,4 @@
-"""`firn dead-letters`: what came through the streams and was no intent, or one that is wrong in itself."""
+"""`firn dead-letters`: stream entries that hold no intent, and intents that firn failed on."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def selecting(default: int) -> Callable[[Callable[..., Any]], Callable[..., Any]
     return with_options
 
 
-@dead_letters.command("list", epilog="Example: firn dead-letters list --rule unknown-table --since 1d")
+@dead_letters.command("list", epilog="Example: firn dead-letters list --rule malformed-json --since 1d")
 @selecting(50)
 @reaching
 def list_command(reach: Reach, *, selection: Selection, limit: int) -> None:
@@ -135,7 +135,7 @@ def show(reach: Reach, *, letter_id: str) -> int:
 
 
 @dead_letters.command(
-    epilog="Examples: firn dead-letters retry 1795411200123-0   firn dead-letters retry --rule unknown-table --since 1h"
+    epilog="Examples: firn dead-letters retry 1795411200123-0   firn dead-letters retry --rule poison --since 1h"
 )
 @click.argument("letters", nargs=-1, metavar="[LETTER]...")
 @selecting(100)

@@ -107,7 +107,7 @@ class FirstOutcomes:
         for pending, outcome in result.repeats:
             self._shop.publisher.repeat(pending, outcome)
         for pending, refused in result.reused:
-            self._shop.publisher.refuse(pending, refused, dead_letter=True, own_id=False)
+            self._shop.publisher.refuse(pending, refused, own_id=False)
 
 
 def as_stated(result: Sorted, stated: Mapping[str, Statement], *, told: Mapping[str, Committed]) -> Sorted:

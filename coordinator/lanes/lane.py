@@ -314,14 +314,14 @@ class Lane:
         self._commits.forget()
         refused = unreadable(self.table, error)
         for pending in batch:
-            self._shop.publisher.refuse(pending, pending.verdict or refused, dead_letter=False)
+            self._shop.publisher.refuse(pending, pending.verdict or refused)
 
     def _refuse_for_another(self, batch: Sequence[Pending], error: UnreadableTableError) -> None:
         """Another table of a transaction does not pass its checks; this lane's is as good as it was."""
         self._commits.forget_others()
         refused = unreadable(error.table, error)
         for pending in batch:
-            self._shop.publisher.refuse(pending, refused, dead_letter=False)
+            self._shop.publisher.refuse(pending, refused)
 
     async def _isolate(self, batch: Sequence[Pending], error: Exception) -> None:
         """A mistake of ours must cost one intent, not the queue: find it, refuse it, commit the others."""
@@ -335,7 +335,7 @@ class Lane:
         if pending.is_open:
             await self._settle_somehow([msgspec.structs.replace(pending, verdict=refused)])
         else:
-            self._shop.publisher.refuse(pending, refused, dead_letter=True)
+            self._shop.publisher.refuse(pending, refused)
 
 
 def unreadable(table: str, error: Exception) -> Refused:

@@ -329,13 +329,13 @@ class TableCommits:
     def _refuse_unknown(self, batch: Sequence[Pending]) -> None:
         refused = Refused(rule="unknown-table", message=f"there is no table {self.table!r}", hint="fix")
         for pending in batch:
-            self._shop.publisher.refuse(pending, pending.verdict or refused, dead_letter=True)
+            self._shop.publisher.refuse(pending, pending.verdict or refused)
 
     def _publish_unjournaled(self, batch: Sequence[Pending], outcomes: Sequence[Outcome]) -> None:
         """There was no table, and there still is none: all are refused, and there is no journal to put it in."""
         for pending, outcome in zip(batch, outcomes, strict=True):
             assert isinstance(outcome, Rejected)
-            self._shop.publisher.unjournaled(pending, outcome, dead_letter=True)
+            self._shop.publisher.unjournaled(pending, outcome)
 
     async def _further_locks(self, batch: Sequence[Pending]) -> tuple[str, ...]:
         """The locks that the batch needs beside its table's: whoever chooses a place holds all places still."""

@@ -38,7 +38,7 @@ DEAD_LETTER_PAYLOAD_MAX = 64 * 1024
 """Bytes of the payload kept in a dead letter: the error says what is wrong, this shows where it came from."""
 
 OUR_MISTAKES = frozenset({"poison", "internal-error"})
-"""Rules by which an intent is refused that may be as good as any: whoever mends firn wants to see it."""
+"""Rules that refuse an intent because of a fault in firn. Its payload is kept as a dead letter for the report."""
 
 PUBLISHED_AGAIN_MAX = 1_000
 """Segments of which is remembered that their events were sent late: entries of one may come with several batches."""
@@ -105,8 +105,8 @@ class Publisher:
     def publish(self, segment: Segment, pendings: Sequence[Pending], *, decided_at: float) -> Notice:
         """Send the outcomes and the event of a batch whose swap was won; return what `count` is to count.
 
-        A rejection that no other state of the table would make right is a dead letter, too, and so is one by a mistake
-        of firn. The times that the journal could not have are added: `decided_at` is when the batch was decided.
+        A rejection because of a fault in firn becomes a dead letter as well; all others are outcomes only. Times that
+        the journal could not have are added: `decided_at` is when the batch was decided.
         """
         now, kept_s = time.monotonic(), self._keeping.seconds
         commit_ms = to_ms(now - decided_at)
@@ -179,7 +179,7 @@ class Publisher:
             outcome = from_journal(outcome, digest=pending.decoded.digest)
         self._put((self._told(pending, outcome, journaled=outcome.batch is not None),), (), [pending])
 
-    def refuse(self, pending: Pending, refused: Refused, *, dead_letter: bool, own_id: bool = True) -> None:
+    def refuse(self, pending: Pending, refused: Refused, *, own_id: bool = True) -> None:
         """A refusal that is not in the journal: there is no table to keep it, or the id on record is another intent's.
 
         With `own_id` False the outcome goes to the reply stream only, not under the intent's id.
@@ -189,16 +189,16 @@ class Publisher:
         outcome = rejected_as(
             intent, refused, limits=self._limits, queued_ms=pending.queued_ms, decision_ms=decision_ms
         )
-        self.unjournaled(pending, outcome, dead_letter=dead_letter, own_id=own_id)
+        self.unjournaled(pending, outcome, own_id=own_id)
 
-    def unjournaled(self, pending: Pending, outcome: Rejected, *, dead_letter: bool, own_id: bool = True) -> None:
+    def unjournaled(self, pending: Pending, outcome: Rejected, *, own_id: bool = True) -> None:
         """As `refuse`, for a rejection that is made already."""
         outcome = msgspec.structs.replace(
             outcome, batch=None, digest=pending.decoded.digest, latency_ms=_latency_ms(pending, time.monotonic())
         )
         if own_id:
             self.refusals.add(outcome)
-        refusal = _Refusal(outcome, OPERATIONS[type(pending.decoded.intent)], dead_letter)
+        refusal = _Refusal(outcome, OPERATIONS[type(pending.decoded.intent)], outcome.rule in OUR_MISTAKES)
         self._metrics.intents.labels(refusal.operation, "rejected").inc()
         self._count_refusal(refusal)
         settlement = self._rejection(pending, refusal, own_id=own_id)
@@ -332,7 +332,7 @@ class Publisher:
         """What is sent of a decision that stands in the journal; and its refusal, where it is one."""
         if isinstance(outcome, Committed):
             return self._told(pending, outcome, kept_s=kept_s, journaled=True), None
-        refusal = _Refusal(outcome, decided.operation, _is_for_people(outcome))
+        refusal = _Refusal(outcome, decided.operation, outcome.rule in OUR_MISTAKES)
         return self._rejection(pending, refusal, journaled=True, kept_s=kept_s), refusal
 
     def _count_phases(self, notice: Notice) -> None:
@@ -398,10 +398,6 @@ class Publisher:
 def _latency_ms(pending: Pending, now: float) -> float:
     """The time from queueing an intent until now, when its outcome is sent."""
     return (pending.queued_ms or 0.0) + to_ms(now - pending.taken_at)
-
-
-def _is_for_people(outcome: Rejected) -> bool:
-    return outcome.hint == "fix" or outcome.rule in OUR_MISTAKES
 
 
 def _against(outcome: Rejected) -> str:

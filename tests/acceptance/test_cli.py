@@ -149,8 +149,8 @@ def test_a_users_day(user):
     assert user.firn("submit", "-", stdin=unusable).code == 2
     nowhere = {**append(user, "a"), "table": "shop.nope"}
     assert user.firn("submit", "-", stdin=lines([nowhere])).code == 1
-    letters = user.firn("dead-letters", "--json").lines
-    assert {letter["outcome"]["rule"] for letter in letters} == {"duplicate-file", "unknown-table"}
+    assert user.firn("dead-letters").out == "no dead letters\n"
+    assert {one["rule"] for one in user.firn("conflicts", "--json").lines} == {"duplicate-file", "unknown-table"}
 
     sound = user.firn("fsck", "--all", "--deep", "--json")
     assert sound.code == 0, sound.out

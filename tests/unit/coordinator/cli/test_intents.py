@@ -157,7 +157,7 @@ async def test_conflicts_are_listed_newest_first_with_the_winner():
         await conflicted(bench)
     found = (await bench.firn("conflicts", "--json")).lines
     assert [(c["rule"], c["source"]) for c in found] == [
-        ("unknown-table", "dead-letter"),
+        ("unknown-table", "event"),
         ("duplicate-file", "journal"),
         ("missing-file", "journal"),
     ]
@@ -206,7 +206,7 @@ async def test_without_redis_the_journals_still_tell_their_conflicts():
     bench.redis.down = True
     answer = await bench.firn("conflicts", "--json")
     assert [c["rule"] for c in answer.lines] == ["duplicate-file", "missing-file"]
-    assert "dead letters are not shown" in answer.err
+    assert "rejections that are in no journal are not shown" in answer.err
 
 
 async def test_an_unreadable_journal_is_said_and_the_others_are_told():
@@ -281,5 +281,5 @@ async def test_a_transaction_is_among_the_conflicts_of_the_table_that_it_failed_
         assert len((await bench.firn("conflicts", "--json")).lines) == 2
         bench.redis.down = True
         without = await bench.firn("conflicts", "--table", B)
-        assert "transactions refused over db.b are not shown" in without.err
+        assert "rejections that are in no journal are not shown" in without.err
         assert without.code == 0
