@@ -130,6 +130,7 @@ class AppendGroup:
             added=[file for files in (*self.files.values(), *(one.files for one in self.manifests)) for file in files],
             removed=(),
             intents=self.intents,
+            intended="append",
             properties=self.summary,
         )
         follow_names(head, names)

@@ -26,7 +26,7 @@ from firn.model.cherry_pick import (
 )
 from firn.model.datafile import DataFile
 from firn.model.errors import AlreadyExists, InvalidInput
-from firn.model.intent import FileOperation
+from firn.model.intent import OPERATIONS, FileOperation
 from firn.model.manifest import Status
 from firn.model.metric_faults import metric_faults
 from firn.model.operations import refs as operations
@@ -154,7 +154,7 @@ def _reapplied(
         branch=intent.branch,
         summary=intent.summary,
     )
-    applied = apply_change(working, as_if, change, operation=_OPERATIONS[plan.kind])
+    applied = apply_change(working, as_if, change, operation=_OPERATIONS[plan.kind], intended=OPERATIONS[type(intent)])
     return msgspec.structs.replace(applied, details={"picked-snapshot-id": plan.snapshot.snapshot_id})
 
 

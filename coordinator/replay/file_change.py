@@ -21,7 +21,7 @@ from firn.coordinator.replay.working import Working
 from firn.coordinator.replay.written_manifests import ReadManifest
 from firn.model.cherry_pick import STAGED_WAP_ID
 from firn.model.datafile import DataFile
-from firn.model.intent import FileOperation
+from firn.model.intent import OPERATIONS, FileOperation
 from firn.model.manifest import ManifestContent, ManifestEntry, Status
 from firn.model.snapshot import Operation
 from firn.storage.locations import canonical
@@ -76,11 +76,17 @@ class _Rewritten(msgspec.Struct, frozen=True):
 
 
 def apply_change(
-    working: Working, intent: FileOperation, change: FileChange, *, operation: Operation | None = None
+    working: Working,
+    intent: FileOperation,
+    change: FileChange,
+    *,
+    operation: Operation | None = None,
+    intended: str | None = None,
 ) -> Applied:
     """Commit the change to the intent's branch, or stage it; a change of nothing makes no snapshot.
 
-    `operation` is the snapshot's, by what it does when it is not given. Refuses only what passes 63 bits.
+    `operation` is the snapshot's, by what it does when it is not given; `intended` is the intent's where `intent` is
+    made in place of another. Refuses only what passes 63 bits.
     """
     head, snapshot_id = working.head(intent.branch), working.snapshot_id_for(intent.intent_id)
     removed_deletes = set(change.removed_deletes)
@@ -117,6 +123,7 @@ def apply_change(
         added=added,
         removed=removed,
         intents=[(intent.intent_id, intent.writer)],
+        intended=intended or OPERATIONS[type(intent)],
         properties={**properties_of(intent), **change.properties},
         staged=intent.stage,
     )

@@ -55,6 +55,7 @@ def _start_empty(working: Working, intent: CreateBranch) -> Applied:
         added=(),
         removed=(),
         intents=((intent.intent_id, intent.writer),),
+        intended="create-branch",
         properties=intent.summary,
     )
     metadata = working.metadata

@@ -47,7 +47,7 @@ def placed(working: Working, intent: Intent, refused: Refused) -> Refused:
         head_snapshot_id=head,
         partitions=refused.partitions or _partitions(working, intent, name, refused),
     )
-    if refused.conflicting_operation is not None:
+    if refused.conflicting_operation is not None and refused.rule not in _REF_TAKEN | {"ref-moved"}:
         return refused
     look = working.landmarks.known if isinstance(intent, Append) else working.landmarks.find
     landmark = next((mark for key in _keys(intent, refused) if (mark := look(key))), None)

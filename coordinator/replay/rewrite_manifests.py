@@ -48,6 +48,7 @@ def rewrite_manifests(working: Working, intent: RewriteManifests) -> Applied:
         added=(),
         removed=(),
         intents=[(intent.intent_id, intent.writer)],
+        intended="rewrite-manifests",
         properties={**properties_of(intent), **{name: str(count) for name, count in counts.items()}},
         staged=intent.stage,
     )

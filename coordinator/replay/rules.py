@@ -59,7 +59,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
             conflicting_snapshot_id=by.snapshot_id if winner is None and by is not None else _id_of(winner),
             conflicting_intent_id=summary.get("firn.intent-id") if by is None else by.intent_id,
             conflicting_writer=summary.get("firn.writer") if by is None else by.writer,
-            conflicting_operation=None if by is None else by.operation,
+            conflicting_operation=_operation_of(winner) if by is None else by.operation,
             conflicting_metadata_location=None if by is None else by.metadata_location,
             base_snapshot_id=told.get("base"),
         )
@@ -71,6 +71,11 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     ) -> NoReturn:
         """End the replay of the intent with this refusal."""
         raise Refusal(self.refused(message, **told))
+
+
+def _operation_of(snapshot: Snapshot | None) -> str | None:
+    """Return the operation that a snapshot was committed for; Iceberg's where firn did not make the snapshot."""
+    return None if snapshot is None else (snapshot.summary or {}).get("firn.operation") or snapshot.operation
 
 
 def _id_of(snapshot: Snapshot | None) -> int | None:

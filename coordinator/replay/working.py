@@ -47,6 +47,7 @@ Catalog = Literal["metastore", "file-system"]
 SUMMARY_INTENT: Final = "firn.intent-id"
 SUMMARY_INTENTS: Final = "firn.intents"
 SUMMARY_WRITER: Final = "firn.writer"
+SUMMARY_OPERATION: Final = "firn.operation"
 SUMMARY_BATCH: Final = "firn.batch-id"
 
 
@@ -264,12 +265,14 @@ class Working:
         added: Sequence[DataFile],
         removed: Sequence[DataFile],
         intents: Sequence[tuple[str, str | None]],
+        intended: str,
         properties: Mapping[str, str],
         staged: bool = False,
     ) -> None:
         """Draft a snapshot and make it the head of `branch`; `staged`, it follows the head but nothing points at it.
 
-        `manifests` in list order, tombstones of older snapshots are dropped here; `intents` are (id, writer) in order.
+        `manifests` in list order, tombstones of older snapshots are dropped here; `intents` are (id, writer) in order,
+        `intended` is the operation that they ask for, `operation` the one that Iceberg has for it.
         """
         metadata = self.metadata
         assert metadata is not None
@@ -296,7 +299,7 @@ class Working:
                 parent=self._parent(head),
                 properties={
                     **properties,
-                    **self._audit(intents),
+                    **self._audit(intents, intended),
                 },
             ),
             schema_id=metadata.current_schema_id,
@@ -374,9 +377,13 @@ class Working:
         listed = [self.as_manifest_file(manifest) for manifest in head.manifests]
         return msgspec.structs.replace(parent, summary=right_totals(parent.summary, listed))
 
-    def _audit(self, intents: Sequence[tuple[str, str | None]]) -> dict[str, str]:
-        """Who asked for the snapshot, in its summary: readable by any engine, and by later conflict messages."""
-        audit = {SUMMARY_BATCH: self.attempt.batch, SUMMARY_INTENTS: str(len(intents))}
+    def _audit(self, intents: Sequence[tuple[str, str | None]], intended: str) -> dict[str, str]:
+        """Return who asked for the snapshot and for what, for its summary: any engine and later conflicts read it."""
+        audit = {
+            SUMMARY_BATCH: self.attempt.batch,
+            SUMMARY_INTENTS: str(len(intents)),
+            SUMMARY_OPERATION: intended,
+        }
         if len(intents) == 1:
             ((intent_id, writer),) = intents
             audit[SUMMARY_INTENT] = intent_id

@@ -147,7 +147,28 @@ async def test_a_branch_that_moved_on_by_a_commit_was_moved_by_that_commit() -> 
         head = (await bench.commit(on_top)).snapshot_id
         refused = await bench.refuse(intent(Rollback, snapshot_id=first, expected_snapshot_id=first))
     assert (refused.conflicting_snapshot_id, refused.head_snapshot_id) == (head, head)
-    assert winner(refused) == (None, on_top.intent_id, "appender")
+    assert winner(refused) == ("append", on_top.intent_id, "appender")
+
+
+@pytest.mark.parametrize("kind", ["delete-files", "replace", "overwrite"])
+async def test_a_conflict_over_files_names_the_operation_and_the_writer_that_came_first(kind: str) -> None:
+    bench = Workbench()
+    async with bench.daemon():
+        await bench.commit(create())
+        base = (await bench.commit(append("a", "b"))).snapshot_id
+        assert base is not None
+        first = {
+            "delete-files": lambda: delete("a", writer="first"),
+            "replace": lambda: replace(["a"], ["c"], base=base, writer="first"),
+            "overwrite": lambda: intent(
+                Overwrite, base_snapshot_id=base, removed_data_files=(path_of("a"),), data_files=(content_file("c"),),
+                writer="first",
+            ),
+        }[kind]()  # fmt: skip
+        await bench.commit(first)
+        refused = await bench.refuse(replace(["a"], ["d"], base=base))
+    assert refused.rule == "missing-file"
+    assert winner(refused) == (kind, first.intent_id, "first")
 
 
 async def test_who_set_a_property_or_the_format_or_made_or_dropped_the_table_is_named() -> None:
