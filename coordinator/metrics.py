@@ -60,6 +60,11 @@ class Metrics:
             "firn_repeated_intents", "Intents that had been decided before and got their first outcome again.",
             registry=self.registry,
         )  # fmt: skip
+        self.repeated_epochs = Counter(
+            "firn_repeated_epochs",
+            "Intents that repeated a streaming writer's epoch under another id, and changed nothing.",
+            registry=self.registry,
+        )
         self.outcomes_kept_seconds = Gauge(
             "firn_outcomes_kept_seconds",
             "How long Redis keeps the outcomes of commits that are told now: limits.outcomes-kept-max.",

@@ -31,6 +31,11 @@ def epoch_content(intent: Operation) -> str:
     return f"{len(intent.members)} operations, digest {hashlib.blake2b(content.encode(), digest_size=16).hexdigest()}"
 
 
+def labelled(content: str, label: str | None) -> str:
+    """Return the content of an epoch with its writer's label, for people."""
+    return content if label is None else f"{content}, labelled {label!r}"
+
+
 def _content(operation: Operation) -> str:
     rows = sum(file.record_count for file in getattr(operation, "data_files", ()))
     rows += sum(manifest.rows_count for manifest in getattr(operation, "manifests", ()))

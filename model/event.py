@@ -1,7 +1,8 @@
 """Events for live consumers: CloudEvents 1.0 in structured JSON, a projection of the journal.
 
 Types: ``firn.table.committed`` and ``firn.view.committed`` (one per swap that changed metadata: the metadata log),
-``firn.intent.rejected`` (one per rejection: the conflict log), ``firn.intent.dead-lettered``,
+``firn.intent.rejected`` (one per rejection: the conflict log), ``firn.intent.repeated`` (one for each intent that
+repeated a streaming writer's epoch), ``firn.intent.dead-lettered``,
 ``firn.reservation.disturbed``, and what operators did: ``firn.table.paused``, ``firn.table.resumed``, ``firn.dead-
 letter.retried``, ``firn.dead-letter.dropped``. An event's id is derived from the batch (and
 the table, where a batch moved several) or the intent (and the digest, of content that came later under a used id), so
@@ -122,6 +123,28 @@ def rejection_event(
     )
 
 
+def repeat_event(
+    outcome: Committed,
+    *,
+    operation: str,
+    writer: str | None,
+    writer_sequence: int | None,
+    daemon: str,
+    timestamp_ms: int,
+) -> Event:
+    """Return the event of an intent that repeated a streaming writer's epoch: its outcome, and which epoch it was."""
+    return Event(
+        id=outcome.intent_id,
+        source=f"{SOURCE}/{daemon}",
+        type="firn.intent.repeated",
+        subject=outcome.table,
+        time=_time(timestamp_ms),
+        traceparent=outcome.traceparent or msgspec.UNSET,
+        data=msgspec.to_builtins(outcome)
+        | {"operation": operation, "writer": writer, "writer-sequence": writer_sequence},
+    )
+
+
 def pause_event(table: str, pause: Pause, *, paused: bool) -> Event:
     """The event that an operator paused a table, or resumed it (then `pause` says who did, and when)."""
     what = "paused" if paused else "resumed"
@@ -159,21 +182,3 @@ def disturbance_event(reservation: Reservation, disturbance: Disturbance, *, dae
         time=_time(disturbance.timestamp_ms),
         data={**reserved, "reserved": str(reservation.scope), "disturbance": msgspec.to_builtins(disturbance)},
     )
-
-
-def events_of(segment: Segment, *, events_bytes_max: int) -> tuple[Event, ...]:
-    """All events that one segment projects to."""
-    first = table_event(segment, events_bytes_max=events_bytes_max)
-    batch = segment.batch
-    refused = tuple(
-        rejection_event(
-            decided.outcome,
-            daemon=batch.daemon,
-            timestamp_ms=batch.timestamp_ms,
-            operation=decided.operation,
-            writer=decided.writer,
-        )
-        for decided in segment.decided
-        if isinstance(decided.outcome, Rejected)
-    )
-    return refused if first is None else (first, *refused)

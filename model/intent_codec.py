@@ -287,6 +287,8 @@ def _checked(intent: Intent, limits: Limits, reply_prefix: str) -> Intent:
         )
     if intent.writer_sequence is not None and intent.writer is None:
         raise InvalidIntent("is given without a writer", rule="invalid-field", where="writer-sequence")
+    if intent.epoch_label is not None and intent.writer_sequence is None:
+        raise InvalidIntent("is given without a writer-sequence", rule="invalid-field", where="epoch-label")
     _check_sizes(intent, limits)
     if isinstance(intent, Transaction):
         check_transaction(intent, limits=limits)

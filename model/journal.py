@@ -81,6 +81,8 @@ class Decided(_Record, frozen=True, kw_only=True, tag="decided", gc=False):  # n
     writer_sequence: int | None = None
     epoch_content: str | None = None
     """What a streaming writer's epoch contains (`firn.model.epoch`)."""
+    epoch_label: str | None = None
+    """What its writer calls that content, if it does."""
     base_snapshot_id: int | None = None
     """The snapshot that the intent was planned on, if it said so."""
     priority: str = "ingest"

@@ -44,6 +44,11 @@ class Committed(  # gc=False: nothing in it leads back to it, and a batch makes 
     digest: str | None = None
     repeats: str | None = None
 
+    @property
+    def is_repeat(self) -> bool:
+        """Whether this intent has changed nothing, because the intent `repeats` had committed its epoch."""
+        return self.repeats is not None
+
 
 class Rejected(
     msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_defaults=True, tag="rejected", tag_field="status"

@@ -15,7 +15,7 @@ from firn.model.operations.tables import CreateTable
 from firn.model.operations.transaction import MEMBER_OPERATIONS, Member, Transaction
 from firn.model.spelling import did_you_mean
 
-OF_THE_ENTRY: Final = ("writer", "writer_sequence", "reply_to", "traceparent", "deadline_ms", "digest")
+OF_THE_ENTRY: Final = ("writer", "writer_sequence", "epoch_label", "reply_to", "traceparent", "deadline_ms", "digest")
 """What the stream entry has once, and none of its members."""
 
 

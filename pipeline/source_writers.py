@@ -28,6 +28,7 @@ from firn.pipeline.appends import append_of
 from firn.pipeline.connection import Connection
 from firn.pipeline.file_removal import remove_files
 from firn.pipeline.spark_paths import plain_location
+from firn.pipeline.streams import query_label
 from firn.pipeline.submission import submit
 from firn.pipeline.write_job import write_batches
 from firn.pipeline.write_target import WriteTarget
@@ -105,7 +106,9 @@ class StreamWriter(_STREAM_BASE):  # type: ignore[misc]
         self._connection = connection
         self._target = WriteTarget.of(view, run=new_intent_id(), files=connection.files)
         self._branch = given.get("branch") or MAIN_BRANCH
-        self._writer = given.get("writer") or query_id(given.get("checkpointlocation"))
+        named, checkpoint = given.get("writer"), given.get("checkpointlocation")
+        self._writer = named or query_id(checkpoint)
+        self._label = _label_of(checkpoint)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         return FilesWritten(write_batches(self._target, iterator))
@@ -124,6 +127,7 @@ class StreamWriter(_STREAM_BASE):  # type: ignore[misc]
                 branch=self._branch,
                 writer=self._writer,
                 writer_sequence=batchId,
+                epoch_label=self._label,
             )
             committed(submit(self._connection, intent, files))
 
@@ -138,6 +142,14 @@ def query_id(checkpoint: str | None) -> str:
         return str(json.loads(where.read_text().splitlines()[0])["id"]) if where else _no_query()
     except (OSError, ValueError, KeyError, IndexError) as error:
         raise InvalidInput(f"cannot read the query's id: {error}", where=str(where), hint=_HINT) from error
+
+
+def _label_of(checkpoint: str | None) -> str | None:
+    """Return what the query's epochs are called; None where a `writer` is named and the checkpoint is out of reach."""
+    try:
+        return query_label(query_id(checkpoint))
+    except InvalidInput:
+        return None
 
 
 _HINT: Final = "name the query yourself: option('writer', …)"

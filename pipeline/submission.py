@@ -11,7 +11,7 @@ from typing import Final
 from firn.coordinator.client.answers import Answer
 from firn.model.errors import FirnError
 from firn.model.intent import ContentFile, Intent
-from firn.model.outcome import Rejected
+from firn.model.outcome import Committed, Rejected
 from firn.pipeline.connection import Connection
 from firn.pipeline.data_locations import DataLocations
 from firn.pipeline.file_removal import remove_files
@@ -24,8 +24,19 @@ _log: Final = logging.getLogger(__name__)
 
 
 def submit(connection: Connection, intent: Intent, written: Iterable[ContentFile]) -> Answer:
-    """The outcome of `intent`; the files `written` for it are removed if it is rejected, and only then."""
+    """Return the outcome of `intent`, and remove the files `written` for it if they are not in the table.
+
+    That is so when it is rejected, or repeats an epoch that another intent committed: then only those that bear the
+    intent's id are removed, which the other intent cannot have named.
+    """
     answer = connection.client().submit(intent).result(connection.timeout_s)
+    if isinstance(answer, Committed) and answer.is_repeat:
+        _log.warning(
+            "%s: epoch %s of writer %s was committed before, by intent %s; nothing was added",
+            intent.table, intent.writer_sequence, intent.writer, answer.repeats,
+        )  # fmt: skip
+        own = [file.file_path for file in written if intent.intent_id in file.file_path.rpartition("/")[2]]
+        remove_files(connection.store(), own)
     if isinstance(answer, Rejected):
         manifests = (one.manifest_path for one in getattr(intent, "manifests", ()))
         remove_files(connection.store(), [*(file.file_path for file in written), *manifests])

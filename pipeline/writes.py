@@ -34,7 +34,8 @@ class WriteOptions(TypedDict, total=False):
 
     `connection`: where firn is (default: the session's ``spark.firn.*`` settings). `branch`: default ``main``.
     `summary`: goes into the snapshot's summary. `distribution`: instead of the table's ``write.distribution-mode``.
-    `intent_id`: to name the intent yourself. `writer` with `writer_sequence`: a streaming writer and its rising epoch.
+    `intent_id`: to name the intent yourself. `writer` with `writer_sequence`: a streaming writer and its rising epoch;
+    with `epoch_label`, what you call its content: another label under the number is refused.
     """
 
     connection: Connection
@@ -44,6 +45,7 @@ class WriteOptions(TypedDict, total=False):
     intent_id: str
     writer: str
     writer_sequence: int
+    epoch_label: str
 
 
 def append(rows: DataFrame, table: str, **options: Unpack[WriteOptions]) -> Answer:
@@ -116,6 +118,7 @@ class _Write:
             "summary": dict(options.get("summary") or {}),
             "writer": options.get("writer"),
             "writer_sequence": options.get("writer_sequence"),
+            "epoch_label": options.get("epoch_label"),
         }
 
     @property

@@ -102,7 +102,7 @@ def answer_row(answer: Answer, intent: Intent | None) -> tuple[object, ...]:
         case Committed():
             return (
                 "committed", operation, answer.table, answer.intent_id, answer.snapshot_id or "-",
-                _took(answer), "",
+                _took(answer), repeated_epoch(answer),
             )  # fmt: skip
         case Rejected():
             return (
@@ -113,8 +113,10 @@ def answer_row(answer: Answer, intent: Intent | None) -> tuple[object, ...]:
 
 
 def complain_of(answer: Answer) -> None:
-    """Say why an answer is no commit, and where there is more about it; nothing of a commit."""
+    """Say why an answer is no commit of its own, and where there is more about it; nothing of a commit."""
     match answer:
+        case Committed() if answer.is_repeat:
+            complain(f"firn: {repeated_epoch(answer)}")
         case Rejected():
             complain(f"firn: rejected: {one_line(reason(answer))}")
             asked = shown(f"firn explain {answer.intent_id}")
@@ -126,6 +128,11 @@ def complain_of(answer: Answer) -> None:
 def reason(outcome: Rejected) -> str:
     """Why an intent was rejected, and what its writer can do."""
     return f"{outcome.rule}: {outcome.message} [{outcome.hint}]"
+
+
+def repeated_epoch(outcome: Committed) -> str:
+    """Say that an intent has changed nothing because another had committed its epoch; empty for any other commit."""
+    return f"changed nothing: repeats the epoch that {outcome.repeats} committed" if outcome.is_repeat else ""
 
 
 def advice(answer: Unknown) -> str:

@@ -45,7 +45,8 @@ class IntentOptions(TypedDict, total=False):
     """What every intent can carry (`firn.model.intent`).
 
     `intent_id`: made by the client unless given, which is how an intent of an earlier process is submitted again.
-    `writer` with `writer_sequence`: a streaming writer and its rising epoch. `deadline`: a time with time zone after
+    `writer` with `writer_sequence`: a streaming writer and its rising epoch; with `epoch_label`, what the writer calls
+    the content of that epoch (another label is other content, and is refused). `deadline`: a time with time zone after
     which it must not be applied. `priority`: ``maintenance`` gives way to ``ingest``. `summary` goes into the
     snapshot's summary. `reservation_id`: what the work was done under (`begin`); it ends with the commit.
     `traceparent` (W3C): the span that made it; the current one of OpenTelemetry if that is installed and none is given.
@@ -55,6 +56,7 @@ class IntentOptions(TypedDict, total=False):
     table_uuid: str
     writer: str
     writer_sequence: int
+    epoch_label: str
     deadline: datetime
     priority: Literal["ingest", "maintenance"]
     summary: Mapping[str, str]

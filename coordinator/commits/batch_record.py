@@ -199,6 +199,7 @@ def _decided(pending: Pending, outcome: Outcome) -> Decided:
         writer=intent.writer,
         writer_sequence=intent.writer_sequence,
         epoch_content=None if intent.writer_sequence is None else epoch_content(intent),
+        epoch_label=intent.epoch_label,
         base_snapshot_id=base_of(intent),
         priority=intent.priority,
         deliveries=entry.deliveries,

@@ -17,7 +17,7 @@ from firn.coordinator.outcomes.refusals import OfAnotherTable
 from firn.coordinator.pending import Pending
 from firn.coordinator.replay.decision import Refused
 from firn.coordinator.replay.rules import TOO_MANY_WRITERS, WRITER_SEQUENCE_PASSED, WRITER_SEQUENCE_REUSE
-from firn.model.epoch import epoch_content
+from firn.model.epoch import epoch_content, labelled
 from firn.model.intent import OPERATIONS, digest_as_spelled
 from firn.model.journal import Decided, Segment
 from firn.model.outcome import Outcome, Rejected
@@ -204,11 +204,13 @@ def _other_epoch(first: Decided, pending: Pending) -> Refused | None:
     else:
         was = first.epoch_content
     content = epoch_content(intent)
-    if content == first.epoch_content:
+    # A first intent without a label may be of a program that has learnt to give labels since.
+    if content == first.epoch_content and first.epoch_label in {None, intent.epoch_label}:
         return None
     refused = WRITER_SEQUENCE_REUSE.refused(
         f"writer {intent.writer!r} has committed other content under its sequence number {intent.writer_sequence}: "
-        f"{was}, and this is {content}; name each write of an epoch as a writer of its own"
+        f"{labelled(was, first.epoch_label)}, and this is {labelled(content, intent.epoch_label)}; "
+        "name each write of an epoch as a writer of its own"
     )
     return msgspec.structs.replace(refused, conflicting_intent_id=first.intent_id, conflicting_writer=intent.writer)
 

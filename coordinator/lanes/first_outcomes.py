@@ -69,7 +69,7 @@ class FirstOutcomes:
             still_open = await self.tell(batch, state)
             for pending in still_open:
                 if pending.repeats is not None:  # its own journal entry has to wait until the id comes again
-                    self._shop.publisher.repeat(pending, repeat_of(pending.repeats, pending.decoded.intent))
+                    self._shop.publisher.repeat_epoch(pending, repeat_of(pending.repeats, pending.decoded.intent))
             return [pending for pending in still_open if pending.repeats is None]
         still_open = await self.tell_refused(batch)
         doubtful = {id(p) for p in still_open if self._shop.publisher.refusals.may_be_known(p)}

@@ -23,7 +23,7 @@ from firn.coordinator.outcomes.refusals import Refusals
 from firn.coordinator.pending import Pending
 from firn.coordinator.replay.decision import Refused
 from firn.model.errors import FirnError
-from firn.model.event import rejection_event, table_event
+from firn.model.event import rejection_event, repeat_event, table_event
 from firn.model.intent import OPERATIONS, digest_in
 from firn.model.journal import Batch, Decided, Segment, is_repeat
 from firn.model.limits import Limits
@@ -147,6 +147,7 @@ class Publisher:
         refused = Counter(refusal.operation for refusal in notice.refused)
         fresh = [decided.operation for decided in notice.decided if not is_repeat(decided)]
         self._metrics.repeats.inc(len(notice.decided) - len(fresh))
+        self._metrics.repeated_epochs.inc(len(notice.decided) - len(fresh))
         for operation, count in Counter(fresh).items():
             self._count(operation, "committed", count - refused[operation])
             self._count(operation, "rejected", refused[operation])
@@ -175,9 +176,19 @@ class Publisher:
     def repeat(self, pending: Pending, outcome: Outcome) -> None:
         """Send the first outcome again, for an intent that was redelivered or resubmitted."""
         self._metrics.repeats.inc()
+        self._put((self._repeated(pending, outcome),), (), [pending])
+
+    def repeat_epoch(self, pending: Pending, outcome: Committed) -> None:
+        """As `repeat`, for another intent's epoch whose repetition cannot be put on record now."""
+        self._metrics.repeats.inc()
+        self._metrics.repeated_epochs.inc()
+        settlement = self._repeated(pending, outcome)
+        self._put((self._with_repeat_event(settlement, pending, outcome),), (), [pending])
+
+    def _repeated(self, pending: Pending, outcome: Outcome) -> Settlement:
         if outcome.digest is None:
             outcome = from_journal(outcome, digest=pending.decoded.digest)
-        self._put((self._told(pending, outcome, journaled=outcome.batch is not None),), (), [pending])
+        return self._told(pending, outcome, journaled=outcome.batch is not None)
 
     def refuse(self, pending: Pending, refused: Refused, *, own_id: bool = True) -> None:
         """A refusal that is not in the journal: there is no table to keep it, or the id on record is another intent's.
@@ -331,9 +342,22 @@ class Publisher:
     ) -> tuple[Settlement, _Refusal | None]:
         """What is sent of a decision that stands in the journal; and its refusal, where it is one."""
         if isinstance(outcome, Committed):
-            return self._told(pending, outcome, kept_s=kept_s, journaled=True), None
+            settlement = self._told(pending, outcome, kept_s=kept_s, journaled=True)
+            return self._with_repeat_event(settlement, pending, outcome) if outcome.is_repeat else settlement, None
         refusal = _Refusal(outcome, decided.operation, outcome.rule in OUR_MISTAKES)
         return self._rejection(pending, refusal, journaled=True, kept_s=kept_s), refusal
+
+    def _with_repeat_event(self, settlement: Settlement, pending: Pending, outcome: Committed) -> Settlement:
+        intent = pending.decoded.intent
+        event = repeat_event(
+            outcome,
+            operation=OPERATIONS[type(intent)],
+            writer=intent.writer,
+            writer_sequence=intent.writer_sequence,
+            daemon=self._daemon,
+            timestamp_ms=self._wall_ms(),
+        )
+        return msgspec.structs.replace(settlement, event=msgspec.json.encode(event))
 
     def _count_phases(self, notice: Notice) -> None:
         """Count how long each intent took by phase, as far as it is known."""

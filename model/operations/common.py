@@ -78,6 +78,7 @@ class Operation(
 
     `intent_id` is a UUIDv7 made by the writer; submitting the same intent again must keep it. `writer` with
     `writer_sequence` (rising) makes a streaming writer's epochs exactly-once even when it makes new intents for them.
+    `epoch_label` is what the writer itself calls the content of the epoch: another label is another content.
     `deadline_ms` is a time (ms since 1970-01-01 UTC) after which the intent must not be applied any more.
     `digest` is `digest_of(intent)`: it lets the daemon see that an entry was damaged on its way. `reservation_id` names
     the reservation under which the work was done: it ends when the intent is committed. `traceparent` is the span that
@@ -89,6 +90,7 @@ class Operation(
     table_uuid: str | None = None
     writer: Name | None = None
     writer_sequence: Count | None = None
+    epoch_label: Name | None = None
     reply_to: str | None = None
     deadline_ms: Count | None = None
     priority: Literal["ingest", "maintenance"] = "ingest"

@@ -58,6 +58,23 @@ async def test_one_object_over_several_lines_and_an_array_are_intents_too(intent
     assert one.out.splitlines()[1].startswith("committed  append     db.events")
 
 
+async def test_a_repeated_epoch_is_shown_as_a_repeat_of_the_first_intent(intents_file):
+    bench = CliBench()
+    first, repeat = (append(name, writer="etl", writer_sequence=7) for name in "ab")
+    async with bench.daemon():
+        await bench.commit(create())
+        await bench.commit(first)
+        told = await bench.firn("submit", intents_file(lines(repeat)))
+        again = await bench.firn("outcome", repeat.intent_id)
+        story = await bench.firn("explain", repeat.intent_id)
+        events = (await bench.firn("events", "--json")).lines
+    assert told.code == 0
+    assert f"repeats the epoch that {first.intent_id} committed" in " ".join(told.out.split())
+    assert f"repeats  {first.intent_id}" in " ".join(again.out.split()).replace("repeats ", "repeats  ")
+    assert f"repeats the epoch that {first.intent_id} committed" in story.out
+    assert [event["id"] for event in events if event["type"] == "firn.intent.repeated"] == [repeat.intent_id]
+
+
 async def test_standard_input_is_a_file_too(monkeypatch):
     bench = CliBench()
     stdin = io.TextIOWrapper(io.BytesIO(json.dumps(without_id(append("a"))).encode()))

@@ -125,6 +125,61 @@ async def test_other_content_under_the_number_of_an_epoch_is_refused(
     assert await bench.live() == ["a", "b", "start"]
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "is_repeat"),
+    [
+        ("one", "one", True),
+        ("one", "two", False),
+        ("one", None, False),
+        (None, None, True),
+        (None, "one", True),  # the first is of a program that gave no labels yet
+    ],
+)
+@pytest.mark.parametrize("takeover", [False, True])
+async def test_an_epoch_with_another_label_is_another_epoch(
+    first: str | None, second: str | None, *, is_repeat: bool, takeover: bool
+) -> None:
+    bench = Workbench()
+    written = epoch(1, "a", epoch_label=first)
+    async with bench.daemon("a"):
+        await bench.commit(create())
+        await bench.commit(written)
+        if not takeover:
+            (answer,) = await bench.settle(epoch(1, "b", epoch_label=second))
+    if takeover:
+        async with bench.daemon("b"):
+            (answer,) = await bench.settle(epoch(1, "b", epoch_label=second))
+    assert await bench.live() == ["a"]
+    if is_repeat:
+        assert isinstance(answer, Committed)
+        assert answer.repeats == written.intent_id
+    else:
+        assert isinstance(answer, Rejected)
+        assert (answer.rule, answer.conflicting_intent_id) == ("writer-sequence-reuse", written.intent_id)
+        assert "labelled 'one'" in answer.message
+
+
+async def test_a_repeat_is_announced_counted_and_told_from_the_commit_that_it_repeats() -> None:
+    bench = Workbench()
+    intents = [epoch(1, "a"), epoch(1, "b"), epoch(2, "c")]
+    async with bench.daemon() as daemon:
+        await bench.commit(create())
+        outcomes = [await bench.commit(intent) for intent in intents]
+        again = await bench.commit(intents[1])
+        assert [outcome.is_repeat for outcome in (*outcomes, again)] == [False, True, False, True]
+        assert daemon.metrics.repeated_epochs._value.get() == 1
+        (event,) = [event for event in await bench.events() if event["type"] == "firn.intent.repeated"]
+    assert (event["id"], event["subject"]) == (intents[1].intent_id, TABLE)
+    said = {name: event["data"][name] for name in ("repeats", "operation", "writer", "writer-sequence", "snapshot-id")}
+    assert said == {
+        "repeats": intents[0].intent_id,
+        "operation": "append",
+        "writer": "etl",
+        "writer-sequence": 1,
+        "snapshot-id": outcomes[0].snapshot_id,
+    }
+
+
 async def test_a_number_that_a_writer_has_passed_is_refused_and_is_to_be_mended() -> None:
     bench = Workbench()
     intents = [epoch(1, "a"), epoch(1, "x", rows=3)]
