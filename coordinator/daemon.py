@@ -94,6 +94,7 @@ class Daemon:
         self._streams = streams
         self._log = structlog.get_logger()
         self.metrics = Metrics(version=VERSION, daemon=self.member)
+        self.metrics.configured_shards.set(settings.daemon.shards)
         self._connected = asyncio.Event()
         self._started = False
         self._watch_session(session.state)

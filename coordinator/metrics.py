@@ -167,6 +167,9 @@ class Metrics:
         )  # fmt: skip
         self._owned_shards.measured = (self.lag, self.pending, self.oldest_age_seconds)
         self.shards = Gauge("firn_owned_shards", "Shards that this daemon owns.", registry=self.registry)
+        self.configured_shards = Gauge(
+            "firn_configured_shards", "Shards that there are: daemon.shards.", registry=self.registry
+        )
         self.lanes = Gauge("firn_lanes", "Tables with a lane in this daemon.", registry=self.registry)
         self.states_forgotten = Counter(
             "firn_table_states_forgotten", "Tables forgotten to make room in memory, until their next batch.",

@@ -275,9 +275,7 @@ def test_every_rule_is_evaluated_on_a_daemon_at_work(watched: Watched) -> None:
             continue
         if 'job="zookeeper"' in rule["expr"]:
             continue  # it is not scraped here: its metrics are in a jar that only its own distribution has
-        bare = re.split(r" (?:>=|>|<|==) [\d.e]+(?: and |\)?$)| < max_over_time", rule["expr"])[0].removeprefix(
-            "absent("
-        )
+        bare = re.split(r" (?:>=|>|<|==) [\d.e]+(?: and |\)?$)| < max\(", rule["expr"])[0].removeprefix("absent(")
         assert ask(watched.prometheus, bare), f"{rule['alert']}: {bare}"
 
 
