@@ -6,7 +6,7 @@ is the only thing in firn that decides whether a commit happened, and nothing re
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -40,6 +40,7 @@ __all__ = [
     "TABLES",
     "FencedOut",
     "Lost",
+    "Moves",
     "Pointer",
     "PointerChange",
     "PointerCheck",
@@ -58,7 +59,10 @@ __all__ = [
 TABLES: Final = "/tables"
 
 MOVES: Final = "/table-moves"
-"""Its version counts how often a table was given another place."""
+"""Its version counts how often a table was given another place; its data names the last, a list for each version."""
+
+MOVES_LISTED: Final = 200
+"""Moves whose names are kept: a daemon that has seen all but so many forgets only those names' places."""
 
 SWAP_BYTES_MAX: Final = 512 * 1024
 """All pointers of one swap together: a multi is one packet, and ZooKeeper's is 1 MiB."""
@@ -81,6 +85,20 @@ class Versioned(msgspec.Struct, frozen=True):
 
     pointer: Pointer
     version: int
+
+
+class Moves(msgspec.Struct, frozen=True):
+    """How often tables were given other places, and the names that the last moves were about, newest last."""
+
+    version: int
+    last: tuple[tuple[str, ...], ...]
+
+    def since(self, version: int) -> frozenset[str] | None:
+        """Return the names that moved after a version; None where that is not known of all."""
+        count = self.version - version
+        if not 0 <= count <= len(self.last):
+            return None
+        return frozenset(name for names in self.last[len(self.last) - count :] for name in names)
 
 
 class PointerChange(msgspec.Struct, frozen=True, kw_only=True):
@@ -167,18 +185,23 @@ class Pointers:
                 _log.warning("pointer.foreign-node", node=name, error=str(error))
         return sorted(names)
 
-    async def moves(self) -> int:
-        """A number that rises whenever a table is given another place: who remembers places must forget them then."""
+    async def moves(self) -> Moves:
+        """Return how often tables were given other places, and which were the last: what is known of those is old."""
         try:
-            _, stat = await self._session.sync_get(MOVES)
+            data, stat = await self._session.sync_get(MOVES)
         except NotFound:
-            return 0
-        return stat.version
+            return Moves(0, ())
+        return Moves(stat.version, _moved_names(data))
 
-    async def note_move(self) -> None:
-        """Say that a table is about to be given another place; before the swap, under the lock over all places."""
+    async def note_move(self, names: Collection[str]) -> None:
+        """Say that these names are about to get other places; before the swap, under the lock over all places."""
         await self._session.ensure_path(MOVES)
-        await self._session.set(MOVES, b"", version=MULTI_ANY_VERSION)
+        listed = _moved_names((await self._session.sync_get(MOVES))[0])
+        # An older firn writes no names: then there are fewer of them than versions, and readers forget all places.
+        listed = (*listed, tuple(sorted(names)))[-MOVES_LISTED:]
+        while len(data := msgspec.json.encode(listed)) > ZNODE_BYTES_MAX:
+            listed = listed[1:]
+        await self._session.set(MOVES, data, version=MULTI_ANY_VERSION)
 
     async def swap(
         self, changes: Sequence[PointerChange], *, leases: Sequence[Lease], unmoved: Sequence[PointerCheck] = ()
@@ -265,6 +288,13 @@ def _decoded(table: str, data: bytes, stat: NodeStat) -> Versioned:
     if pointer.table != table:
         raise CorruptFile(_path(table), f"holds the pointer of {pointer.table!r}")
     return Versioned(pointer, stat.version)
+
+
+def _moved_names(data: bytes) -> tuple[tuple[str, ...], ...]:
+    try:
+        return msgspec.json.decode(data, type=tuple[tuple[str, ...], ...])
+    except msgspec.DecodeError:
+        return ()  # as an older firn leaves it: that is read as not known
 
 
 def _check_changes(changes: Sequence[PointerChange]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import structlog
@@ -17,6 +17,8 @@ from firn.coordinator.tables.place_checks import foreign_places, unusable_files,
 from firn.coordinator.tables.table_locations import TableLocations
 from firn.coordinator.tables.table_state import TableState
 from firn.model.errors import CorruptFile
+from firn.model.intent import Intent, RenameTable
+from firn.model.operations.views import RenameView
 from firn.storage.locations import FILE_SCHEME, scheme_of
 
 
@@ -44,7 +46,7 @@ class LanePlaces:
             return Placement(warehouse=shop.warehouse, allowed=shop.allowed, foreign=foreign)
         taken = await shop.locations.all()
         if any(operation.table != self._table for operation in choosing) or state.pointer is not None:
-            await shop.locations.announce_move()
+            await shop.locations.announce_move({self._table, *(name for one in choosing for name in _names_in(one))})
         placement = Placement(
             warehouse=shop.warehouse, allowed=shop.allowed, taken=taken, foreign=foreign, registered=registered
         )
@@ -93,6 +95,13 @@ class LanePlaces:
                 places = (metadata.location, *places_of(part.working))
                 found |= await self._shop.threads.read(unusable_files, local, places=places)
         return found
+
+
+def _names_in(operation: Intent) -> Iterator[str]:
+    """Yield the names that an operation may give another place."""
+    yield operation.table
+    if isinstance(operation, RenameTable | RenameView):
+        yield operation.new_name
 
 
 def _places_beside(state: TableState) -> tuple[str, ...]:
