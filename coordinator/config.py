@@ -15,12 +15,15 @@ from collections.abc import Mapping
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Final, Literal, get_args, get_origin
+from urllib.parse import quote
 
 import msgspec
 
 from firn.model.errors import InvalidInput, Misconfigured
 from firn.model.limits import Limits
 from firn.storage.locations import is_within, normalize
+from firn.storage.redis_place import SCHEMES
+from firn.storage.secret_files import read_secret
 
 CONFIG_FILE: Final = "firn.toml"
 ENVIRONMENT_PREFIX: Final = "FIRN_"
@@ -30,6 +33,8 @@ _FILE_SUFFIX: Final = "_FILE"
 TRACE_PLACE: Final = "{trace}"
 REDACTED: Final = "***"
 _SECRET_SETTINGS: Final = (("zookeeper", "auth"), ("zookeeper", "tls-key-password"), ("http", "token"))
+_RENEWED: Final = (("redis", "url"), ("zookeeper", "auth"), ("zookeeper", "tls-key-password"))
+"""Settings whose file (``…-file``) is read again while firn runs."""
 _SECRET_URLS: Final = (("redis", "url"), ("http", "prometheus-url"), ("http", "trace-url"))
 _SECRET_WORDS: Final = frozenset(
     {
@@ -49,9 +54,18 @@ class RedisSettings(_Section, frozen=True, kw_only=True):
     """Where the intent streams are. `url` may carry user and password; `prefix` begins every key."""
 
     url: str = "redis://127.0.0.1:6379/0"
-    """`redis://`, `rediss://` (TLS) or `unix://`."""
+    """`redis://`, `rediss://` (TLS), `unix://`, `redis+sentinel://` or `redis+cluster://`."""
+    url_file: str | None = None
+    """File with the URL; its user and password are read again for every connection."""
     prefix: str = "firn"
     """Begins every key; firns that share a server have different ones."""
+
+    @property
+    def renewed_url(self) -> str:
+        """The URL for whatever connects: one that came from a file names it, so that its secret can be renewed."""
+        if self.url_file is None:
+            return self.url
+        return f"{self.url}{'&' if '?' in self.url else '?'}url_file={quote(self.url_file)}"
 
 
 class ZooKeeperSettings(_Section, frozen=True, kw_only=True):
@@ -69,6 +83,8 @@ class ZooKeeperSettings(_Section, frozen=True, kw_only=True):
     """How long a daemon that dies keeps its locks and shards."""
     auth: str | None = None
     """`user:password` of the digest ACL."""
+    auth_file: str | None = None
+    """File with it, read again for every connection."""
     tls: bool = False
     """Speak TLS."""
     tls_ca: str | None = None
@@ -79,6 +95,8 @@ class ZooKeeperSettings(_Section, frozen=True, kw_only=True):
     """PEM file of its key."""
     tls_key_password: str | None = None
     """Password of that file."""
+    tls_key_password_file: str | None = None
+    """File with it, read again for every connection."""
 
 
 class WarehouseSettings(_Section, frozen=True, kw_only=True):
@@ -177,6 +195,7 @@ def load_settings(path: Path | None = None, environment: Mapping[str, str] | Non
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise Misconfigured(f"{file}: {getattr(error, 'strerror', None) or error}") from error
     _check_members(members, source=str(file))
+    _read_files(members, source=str(file))
     for variable, text in sorted(environment.items()):
         if not variable.startswith(ENVIRONMENT_PREFIX) or variable in _NOT_SETTINGS:
             continue
@@ -185,14 +204,34 @@ def load_settings(path: Path | None = None, environment: Mapping[str, str] | Non
             raise Misconfigured(f"{variable}: {name} is set, too; one of them is enough")
         value = text if name == variable else _secret_in(text, variable=variable)
         _set_from_environment(members, _ALIASES.get(name, name), value, variable=variable)
+        _keep_path(members, name, None if name == variable else text)
     return _checked(msgspec.convert(members, Settings))
 
 
 def _secret_in(path: str, *, variable: str) -> str:
     try:
-        return Path(path).read_text(encoding="utf-8").rstrip("\r\n")
+        return read_secret(path)
     except (OSError, UnicodeDecodeError) as error:
         raise Misconfigured(f"{variable}: {path}: {getattr(error, 'strerror', None) or error}") from error
+
+
+def _read_files(members: Mapping[str, Any], *, source: str) -> None:
+    """Read the secrets whose files the settings file names."""
+    for section, name in _RENEWED:
+        settings = members.get(section, {})
+        path = settings.get(f"{name}-file")
+        if path is None:
+            continue
+        if name in settings:
+            raise Misconfigured(f"{source}: [{section}] has {name} and {name}-file; one of them is enough")
+        settings[name] = _secret_in(path, variable=f"{source}: [{section}] {name}-file")
+
+
+def _keep_path(members: dict[str, Any], name: str, path: str | None) -> None:
+    """Keep the path of a secret that a variable named, or forget the file's that a variable goes over."""
+    for section, setting in _RENEWED:
+        if name == f"{ENVIRONMENT_PREFIX}{section}_{setting}".upper().replace("-", "_"):
+            members[section] = {**members[section], f"{setting}-file": path}
 
 
 def _sections() -> dict[str, type[msgspec.Struct]]:
@@ -279,8 +318,8 @@ def _checked(settings: Settings) -> Settings:
         raise Misconfigured(f"http.trace-url: must begin with http:// or https://, and have {TRACE_PLACE} for the id")
     if not settings.zookeeper.root.startswith("/"):
         raise Misconfigured(f"zookeeper.root: {settings.zookeeper.root!r} must begin with a slash")
-    if _scheme(settings.redis.url) not in {"redis", "rediss", "unix"}:
-        raise Misconfigured("redis.url: must begin with redis://, rediss:// or unix://")
+    if _scheme(settings.redis.url) not in SCHEMES:
+        raise Misconfigured(f"redis.url: must begin with {', '.join(f'{one}://' for one in SCHEMES)}")
     if not settings.redis.prefix or any(c.isspace() or not c.isprintable() for c in settings.redis.prefix):
         raise Misconfigured(f"redis.prefix: {settings.redis.prefix!r} must be printable and without spaces")
     location = _absolute(settings.warehouse.location, name="warehouse.location")
@@ -354,12 +393,14 @@ def redacted_url(url: str) -> str:
 
 def _has_no_port(address: str) -> bool:
     """Whether there is something else in the place of the port: what is left of ``user:pass`` when the host is gone."""
-    port = address.partition("/")[0].rpartition("]")[2].partition(":")[2]
-    return bool(port) and not port.isdigit()
+    hosts = address.partition("/")[0].split(",")
+    ports = [host.rpartition("]")[2].partition(":")[2] for host in hosts]
+    return any(port and not port.isdigit() for port in ports)
 
 
 def _redacted_option(option: str) -> str:
     """An option of a URL: numbers, paths and the like are shown; all else may be a secret with a misspelled name."""
     name, equals, value = option.partition("=")
-    shown = not equals or (_PLAIN_OPTION.fullmatch(value) is not None and not _is_secret(name))
+    is_secret = _is_secret(name) and not name.endswith("_file")
+    shown = not equals or (_PLAIN_OPTION.fullmatch(value) is not None and not is_secret)
     return option if shown else f"{name}={REDACTED}"

@@ -77,11 +77,13 @@ def zookeeper_options(settings: Settings) -> ZooKeeperOptions:
         hosts=settings.zookeeper.hosts + settings.zookeeper.root.rstrip("/"),
         session_timeout_s=settings.zookeeper.session_timeout_s,
         digest=settings.zookeeper.auth,
+        digest_file=settings.zookeeper.auth_file,
         tls=settings.zookeeper.tls,
         tls_ca=settings.zookeeper.tls_ca,
         tls_certificate=settings.zookeeper.tls_certificate,
         tls_key=settings.zookeeper.tls_key,
         tls_key_password=settings.zookeeper.tls_key_password,
+        tls_key_password_file=settings.zookeeper.tls_key_password_file,
     )
 
 
@@ -108,7 +110,7 @@ def connect_streams(settings: Settings) -> IntentStreams:
     """The streams in Redis; connects when they are first used. Raises Misconfigured for a URL that is none."""
     try:
         return RedisStreams(
-            settings.redis.url,
+            settings.redis.renewed_url,
             names=StreamNames(settings.redis.prefix),
             payload_bytes_max=settings.limits.intent_bytes_max,
         )

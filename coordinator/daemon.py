@@ -158,8 +158,8 @@ class Daemon:
         )
         self.metrics.watch_shards(self.ownership.owned)
         self._patrol = TablePatrol(shop, self.lanes, shards=settings.daemon.shards, owned=self.ownership.owned)
-        self._bulletin = Bulletin(self._membership, self.lanes)
         self._server_health = ServerHealth(session, streams, metrics=self.metrics)
+        self._bulletin = Bulletin(self._membership, self.lanes, faults=self._server_health.faults)
         self._reservations = Reservations(streams, limits=limits)
         self._disturbances = Disturbances(self._reservations, streams, daemon=self.member, wall_ms=wall_ms)
         self._waiting = WaitingIntents(
@@ -299,7 +299,9 @@ class Daemon:
         reasons = []
         if self._session.state != "connected":
             reasons.append(f"the ZooKeeper session is {self._session.state}")
-        if not self.intake.redis_answers:
+        faults = self._server_health.faults()
+        reasons.extend(f"{fault.found} ({fault.cause})" for fault in faults)
+        if not self.intake.redis_answers and not any(fault.store == "redis" for fault in faults):
             reasons.append("Redis does not answer")
         dead = [task.get_name() for task in self._tasks if task.done()]
         reasons.extend(f"{name} has ended" for name in dead)

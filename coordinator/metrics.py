@@ -18,6 +18,7 @@ from firn.coordinator.durations import DurationHistogram
 from firn.model.trouble import Trouble
 from firn.storage.journal import is_journal_file
 from firn.storage.sessions import SessionState
+from firn.storage.store_faults import CAUSES, ZOOKEEPER_CAUSES, StoreFault
 from firn.storage.wire_files import IS_COMPILED
 
 SECONDS_BUCKETS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
@@ -234,8 +235,8 @@ class Metrics:
         """By kind; looking a label up takes as long as counting ten times."""
         for server in SERVERS:
             self.ping_seconds.labels(server)
-            self.ping_failures.labels(server)
         for counter, labels in (
+            (self.ping_failures, SERVERS),
             (self.lost_entries, ("waiting", "taken")),
             (self.merges_failed, ("part", "merged", "store", "internal")),
             (self.batches, ("won", "lost", "fenced", "unknown")),
@@ -268,6 +269,10 @@ class Metrics:
     def watch_troubles(self, troubles: Callable[[], Iterable[Trouble]]) -> None:
         """Show how many tables no commit can be made on, and some of them by name."""
         self.registry.register(_Troubles(troubles))
+
+    def watch_stores(self, faults: Callable[[], Iterable[StoreFault]]) -> None:
+        """Show why Redis or ZooKeeper refuses or does not answer, by cause."""
+        self.registry.register(_StoreFaults(faults))
 
     def watch_lanes(self, depths: Callable[[], Mapping[str, int]]) -> None:
         """Show how many intents wait, and for which tables the most do. `depths` are the lanes', by table."""
@@ -420,6 +425,23 @@ class _Troubles(Collector):
             ),
             named,
         ]  # fmt: skip
+
+
+class _StoreFaults(Collector):
+    def __init__(self, faults: Callable[[], Iterable[StoreFault]]) -> None:
+        self._faults = faults
+
+    def collect(self) -> list[Metric]:
+        now = {(fault.store, fault.cause) for fault in self._faults()}
+        family = GaugeMetricFamily(
+            "firn_store_trouble", "1 while a store refuses this daemon or does not answer it, by cause; 0 otherwise.",
+            labels=("store", "cause"),
+        )  # fmt: skip
+        for store in SERVERS:
+            for cause in CAUSES:
+                if store == "redis" or cause in ZOOKEEPER_CAUSES:
+                    family.add_metric((store, cause), (store, cause) in now)
+        return [family]
 
 
 class _BuildInfo(Collector):

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 
 from firn.coordinator.config import redacted_url
 from firn.model.errors import Misconfigured, Unavailable, UnknownOutcome
+from firn.storage.redis_faults import reply_in
 
 
 @asynccontextmanager
@@ -20,7 +21,7 @@ async def naming_redis(url: str) -> AsyncIterator[None]:
     except UnknownOutcome:
         raise
     except (Unavailable, Misconfigured) as error:
-        hint = " (user and password are those of redis.url)" if isinstance(error, Misconfigured) else ""
+        hint = _hint(error) if isinstance(error, Misconfigured) else ""
         raise type(error)(f"Redis at {redacted_url(url)} {_said(error)}{hint}") from error
 
 
@@ -36,6 +37,14 @@ def _said(error: Unavailable | Misconfigured) -> str:
             return f"does not answer: {why}"
     _, named, said = str(error).partition("Redis ")
     return said.rstrip(".") if named else f"does not answer: {error}"
+
+
+def _hint(error: Misconfigured) -> str:
+    cause = error.__cause__
+    reply = None if cause is None else reply_in(cause)
+    if reply is None or reply.cause in ("credentials", "permissions"):
+        return " (user and password are those of redis.url)"
+    return f" ({reply.do})" if reply.do else ""
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

@@ -15,6 +15,7 @@ import msgspec
 from firn.model.errors import InvalidInput, InvalidIntent
 from firn.model.limits import Limits
 from firn.storage.redis_vitals import RedisVitals
+from firn.storage.store_faults import StoreFaults
 
 GROUP: Final = "firn"
 """The consumer group on every intent stream."""
@@ -82,6 +83,11 @@ class StreamNames(msgspec.Struct, frozen=True):
     def settings(self) -> str:
         """The key with what the daemons tell every writer (`SharedSettings`)."""
         return f"{self.prefix}:settings"
+
+    @property
+    def probe(self) -> str:
+        """A key that never exists: `IntentStreams.probe` would write it if it did."""
+        return f"{self.prefix}:probe"
 
     def table(self, name: str) -> str:
         """The key with where a table's metadata was after its last commit (`TablePlace`)."""
@@ -320,6 +326,15 @@ class IntentStreams(Protocol):
     @property
     def entries_lost(self) -> int:
         """Entries that were deleted from under the daemon while they were pending."""
+        ...
+
+    @property
+    def faults(self) -> StoreFaults:
+        """What is wrong with Redis, as far as it was noticed here."""
+        ...
+
+    async def probe(self) -> None:
+        """Ask for a write that changes nothing, so that `faults` is up to date. Raises as everything does."""
         ...
 
     async def submit(self, shard: int, payload: bytes) -> str:

@@ -20,7 +20,7 @@ import select
 import socket
 import struct
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from kazoo.client import KazooClient
@@ -161,6 +161,8 @@ class LoopConnection(ConnectionHandler):  # type: ignore[misc]
     def _connect(self, *address: Any) -> Any:
         self._received.clear()
         self._failure = None
+        if self.client.on_dial is not None:
+            self.client.on_dial()
         timeouts = super()._connect(*address)
         if not self.client.use_ssl:
             with self._lock:
@@ -241,7 +243,12 @@ class WordedTransaction(Transaction):  # type: ignore[misc]
 
 
 class LoopClient(KazooClient):  # type: ignore[misc]
-    """kazoo's client with a `LoopConnection`; `use` a loop before it is started."""
+    """kazoo's client with a `LoopConnection`; `use` a loop before it is started.
+
+    `on_dial` is called on kazoo's thread before each connection is authenticated.
+    """
+
+    on_dial: Callable[[], None] | None = None
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)

@@ -31,6 +31,7 @@ from firn.storage.sessions import (
     Watch,
     check_payload,
 )
+from firn.storage.store_faults import StoreFaults
 
 _Result = TypeVar("_Result")
 
@@ -227,6 +228,7 @@ class MemorySession:
         self._watches: list[Watch] = []
         self._drops: list[Drop] = []
         self._closed = False
+        self._faults = StoreFaults()
 
     # Faults ----------------------------------------------------------------------------------------------------------
 
@@ -253,6 +255,13 @@ class MemorySession:
             self._change("connected")
 
     # The port --------------------------------------------------------------------------------------------------------
+
+    @property
+    def faults(self) -> StoreFaults:
+        return self._faults
+
+    async def probe(self) -> None:
+        await self.exists("/")
 
     @property
     def state(self) -> SessionState:

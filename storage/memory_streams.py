@@ -43,6 +43,7 @@ from firn.storage.intent_streams import (
 )
 from firn.storage.memory_redis import Claim, Group, RedisContent, Stream, text_of
 from firn.storage.redis_vitals import RedisVitals
+from firn.storage.store_faults import StoreFaults
 
 _Result = TypeVar("_Result")
 
@@ -68,6 +69,7 @@ class MemoryStreams:
         self._payload_bytes_max = payload_bytes_max
         self._groups_created = 0
         self._entries_lost = 0
+        self._faults = StoreFaults()
         self._drops: list[Drop] = []
 
     def drop_next_write(self, when: Drop) -> None:
@@ -85,6 +87,13 @@ class MemoryStreams:
     @property
     def entries_lost(self) -> int:
         return self._entries_lost
+
+    @property
+    def faults(self) -> StoreFaults:
+        return self._faults
+
+    async def probe(self) -> None:
+        await self._turn()
 
     async def submit(self, shard: int, payload: bytes) -> str:
         check_payload(payload, bytes_max=self._payload_bytes_max)

@@ -9,9 +9,6 @@ from typing import Any, Final
 
 import redis.exceptions as rx
 import structlog
-from redis.asyncio import Redis, RedisCluster
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
 
 from firn.storage.intent_streams import (
     DEAD_LETTER_FIELD,
@@ -37,13 +34,15 @@ from firn.storage.intent_streams import (
 from firn.storage.redis_books import RedisBooks
 from firn.storage.redis_claims import RedisClaims
 from firn.storage.redis_deliveries import deliveries_of, group_of, lag_of
-from firn.storage.redis_errors import ANSWER_TIMEOUT_S, redis_errors
+from firn.storage.redis_dialling import CONNECT_TIMEOUT_S, Dialler, client_of
+from firn.storage.redis_errors import ANSWER_TIMEOUT_S, RedisErrors
+from firn.storage.redis_place import place_of
 from firn.storage.redis_taking import RedisTaking
 from firn.storage.redis_telling import RedisTelling
 from firn.storage.redis_vitals import INFO_SECTIONS, RedisVitals, vitals_of
 from firn.storage.redis_writing import RedisWriting
+from firn.storage.store_faults import StoreFaults
 
-CONNECT_TIMEOUT_S: Final = 5.0
 BLOCK_MS_MAX: Final = int(ANSWER_TIMEOUT_S * 500)
 """The wait to ask the server for: well below the time after which it counts as not answering."""
 
@@ -62,8 +61,8 @@ _log: Any = structlog.get_logger(__name__)
 class RedisStreams:
     """`IntentStreams` on a real server.
 
-    Commands are never repeated by the client library: a repeated XADD is a second entry. `cluster` talks to a Redis
-    Cluster; then nothing is in one transaction, and entries are acknowledged in a second round trip.
+    Commands are never repeated by the client library: a repeated XADD is a second entry. With a URL of a cluster
+    (`firn.storage.redis_place`) nothing is in one transaction, and entries are acknowledged in a second round trip.
     """
 
     def __init__(
@@ -71,32 +70,32 @@ class RedisStreams:
         url: str,
         *,
         names: StreamNames | None = None,
-        cluster: bool = False,
         payload_bytes_max: int = PAYLOAD_BYTES_MAX,
         **connection_options: Any,
     ) -> None:
-        options: dict[str, Any] = {
-            "socket_connect_timeout": CONNECT_TIMEOUT_S,
-            "socket_timeout": None,  # `redis_errors` has one for all
-            "protocol": 2,
-            "socket_read_size": READ_BYTES,
-            **connection_options,
-        }
-        self._cluster = cluster
-        self._redis: Any
-        if cluster:
-            self._redis = RedisCluster.from_url(url, retry=Retry(NoBackoff(), 0), **options)
-        else:
-            self._redis = Redis.from_url(url, retry=Retry(NoBackoff(), 0), **options)
-            self._redis.connection_pool.make_connection()  # connects to nothing: refuses options that there are not
+        place = place_of(url)
+        self._cluster = place.kind == "cluster"
+        self._faults = StoreFaults()
+        dialler = Dialler(place, self._faults)
+        self._errors = RedisErrors(dialler, self._faults)
+        self._redis: Any = client_of(
+            dialler,
+            **{
+                "socket_connect_timeout": CONNECT_TIMEOUT_S,
+                "socket_timeout": None,  # `RedisErrors` has one for all
+                "protocol": 2,
+                "socket_read_size": READ_BYTES,
+                **connection_options,
+            },
+        )
         self._names = names or StreamNames()
         self._payload_bytes_max = payload_bytes_max
         self._groups_created = 0
         self._claims = RedisClaims(self._redis, self._names)
-        self._books = RedisBooks(self._redis, cluster=cluster)
-        self._telling = RedisTelling(self._redis, self._names, cluster=cluster)
-        self._writing = RedisWriting(self._redis, self._names, cluster=cluster)
-        self._taking = RedisTaking(self._redis, self._names, cluster=cluster)
+        self._books = RedisBooks(self._redis, cluster=self._cluster)
+        self._telling = RedisTelling(self._redis, self._names, cluster=self._cluster, errors=self._errors)
+        self._writing = RedisWriting(self._redis, self._names, cluster=self._cluster, errors=self._errors)
+        self._taking = RedisTaking(self._redis, self._names, cluster=self._cluster)
 
     @property
     def names(self) -> StreamNames:
@@ -110,18 +109,27 @@ class RedisStreams:
     def entries_lost(self) -> int:
         return self._claims.lost
 
+    @property
+    def faults(self) -> StoreFaults:
+        return self._faults
+
+    async def probe(self) -> None:
+        # Never written: there is no such key. Asked as a write, for a server that answers and takes none.
+        async with self._errors("probe", write=True):
+            await self._redis.set(self._names.probe, b"", xx=True)
+
     async def submit(self, shard: int, payload: bytes) -> str:
         check_payload(payload, bytes_max=self._payload_bytes_max)
         return await self._writing.submit(shard, payload)
 
     async def holds(self, shard: int, entry_id: str) -> bool:
-        async with redis_errors("holds"):
+        async with self._errors("holds"):
             return bool(await self._redis.xrange(self._names.intents(shard), min=entry_id, max=entry_id, count=1))
 
     async def take(self, shards: Sequence[int], *, consumer: str, count: int, block_ms: int) -> list[Entry]:
         if not shards:
             return []
-        async with redis_errors("take"):
+        async with self._errors("take"):
             try:
                 return await self._taking.take(shards, consumer=consumer, count=count, block_ms=_block(block_ms))
             except rx.ResponseError as error:
@@ -132,7 +140,7 @@ class RedisStreams:
             return []  # so that the caller sees `groups_created` before any entry
 
     async def pending(self, shard: int, *, start: str = FIRST_ID, count: int, min_idle_ms: int = 0) -> list[Delivered]:
-        async with redis_errors("pending"):
+        async with self._errors("pending"):
             try:
                 found = await self._redis.xpending_range(
                     self._names.intents(shard), GROUP, min=start, max="+", count=count, idle=min_idle_ms or None
@@ -145,11 +153,11 @@ class RedisStreams:
         return [Delivered(_text(one["message_id"]), one["times_delivered"]) for one in found]
 
     async def read_again(self, shard: int, found: Sequence[Delivered], *, consumer: str) -> list[Entry]:
-        async with redis_errors("read_again"):
+        async with self._errors("read_again"):
             return await self._claims.take_over(shard, found, consumer=consumer)
 
     async def count_delivery(self, shard: int, entries: Sequence[Entry], *, consumer: str) -> list[Entry]:
-        async with redis_errors("count_delivery"):
+        async with self._errors("count_delivery"):
             return await self._claims.count(shard, entries, consumer=consumer)
 
     async def settle(
@@ -180,7 +188,7 @@ class RedisStreams:
         return await self._read(self._names.events, EVENT_FIELD, after=after, block_ms=block_ms, count=count)
 
     async def newest_events(self, *, count: int) -> list[Message]:
-        async with redis_errors("read"):
+        async with self._errors("read"):
             found = await self._redis.xrevrange(self._names.events, count=count)
         return [_message(entry, EVENT_FIELD) for entry in reversed(found or [])]
 
@@ -190,12 +198,12 @@ class RedisStreams:
     async def drop_dead_letters(self, letter_ids: Sequence[str]) -> int:
         if not letter_ids:
             return 0
-        async with redis_errors("drop_dead_letters", write=True):
+        async with self._errors("drop_dead_letters", write=True):
             return int(await self._redis.xdel(self._names.dead_letters, *letter_ids))
 
     async def trim(self, shard: int) -> int:
         stream = self._names.intents(shard)
-        async with redis_errors("trim"):
+        async with self._errors("trim"):
             group = await group_of(self._redis, stream)
             if group is None:
                 return 0
@@ -209,7 +217,7 @@ class RedisStreams:
             return removed
 
     async def lag(self, shard: int) -> ShardLag:
-        async with redis_errors("lag"):
+        async with self._errors("lag"):
             found = await lag_of(self._redis, self._names.intents(shard))
             if found is None:
                 await self._ensure_group(shard)
@@ -217,12 +225,12 @@ class RedisStreams:
         return found or ShardLag(length=0, undelivered=0, pending=0, entries_added=0, oldest_entry_ms=None)
 
     async def deliveries(self, shard: int) -> Deliveries | None:
-        async with redis_errors("deliveries"):
+        async with self._errors("deliveries"):
             return await deliveries_of(self._redis, self._names.intents(shard), atomic=not self._cluster)
 
     async def standing(self, shard: int, *, after: str = FIRST_ID, count: int = 100) -> list[Standing]:
         stream = self._names.intents(shard)
-        async with redis_errors("standing"):
+        async with self._errors("standing"):
             group = await group_of(self._redis, stream)
             entries = await self._redis.xrange(stream, min=id_after(after), count=count)
             if not entries:
@@ -238,7 +246,7 @@ class RedisStreams:
 
     async def move(self, entry: Entry, *, to_shard: int) -> str:
         fields: dict[Any, Any] = dict(entry.fields) if entry.payload is None else {INTENT_FIELD: entry.payload}
-        async with redis_errors("move", write=True):
+        async with self._errors("move", write=True):
             pipeline = self._redis.pipeline(transaction=not self._cluster)
             pipeline.xadd(self._names.intents(to_shard), fields)
             if not self._cluster:
@@ -249,7 +257,7 @@ class RedisStreams:
             return added
 
     async def epoch(self) -> str:
-        async with redis_errors("epoch"):
+        async with self._errors("epoch"):
             pipeline = self._redis.pipeline(transaction=False)
             pipeline.set(self._names.epoch, uuid.uuid4().hex, nx=True)
             pipeline.get(self._names.epoch)
@@ -257,13 +265,13 @@ class RedisStreams:
             return _text(value)
 
     async def clock_ms(self) -> int:
-        async with redis_errors("clock"):
+        async with self._errors("clock"):
             seconds, microseconds = await self._redis.time()
         return int(seconds) * 1000 + int(microseconds) // 1000
 
     async def persistence_warnings(self) -> list[str]:
         warnings = []
-        async with redis_errors("persistence"):
+        async with self._errors("persistence"):
             for setting, (wanted, otherwise) in _WANTED.items():
                 try:
                     answer = await self._redis.config_get(setting)
@@ -277,14 +285,14 @@ class RedisStreams:
     async def vitals(self) -> RedisVitals | None:
         if self._cluster:
             return None
-        async with redis_errors("vitals"):
+        async with self._errors("vitals"):
             try:
                 return vitals_of(await self._redis.info(*INFO_SECTIONS))
             except (rx.NoPermissionError, rx.ResponseError):
                 return None  # managed servers hide themselves
 
     async def announce(self, settings: bytes) -> None:
-        async with redis_errors("announce", write=True):
+        async with self._errors("announce", write=True):
             await self._redis.set(self._names.settings, settings)
 
     async def settings(self) -> bytes | None:
@@ -297,31 +305,31 @@ class RedisStreams:
         return await self._get("table", self._names.table(name))
 
     async def book(self, table: str) -> Book:
-        async with redis_errors("book"):
+        async with self._errors("book"):
             return await self._books.read(self._names.book(table), table=table)
 
     async def any_notes(self, tables: Sequence[str]) -> bool:
-        async with redis_errors("any_notes"):
+        async with self._errors("any_notes"):
             return bool(await self._redis.exists(*map(self._names.book, tables)))
 
     async def note(self, table: str, changes: Mapping[str, bytes | None], *, version: int, lives_ms: int) -> bool:
-        async with redis_errors("note", write=True):
+        async with self._errors("note", write=True):
             return await self._books.change(self._names.book(table), changes, version=version, lives_ms=lives_ms)
 
     async def close(self) -> None:
-        with contextlib.suppress(rx.RedisError, OSError):
+        with contextlib.suppress(rx.RedisError, rx.RedisClusterException, OSError):
             await self._writing.close()
             await self._redis.aclose()
 
     # ------------------------------------------------------------------------------------------------------------------
 
     async def _get(self, doing: str, key: str) -> bytes | None:
-        async with redis_errors(doing):
+        async with self._errors(doing):
             found: bytes | None = await self._redis.get(key)
             return found
 
     async def _read(self, stream: str, field: str, *, after: str, block_ms: int, count: int) -> list[Message]:
-        async with redis_errors("read"):
+        async with self._errors("read"):
             found = await self._redis.xread({stream: after}, count=count, block=_block(block_ms))
         return [_message(entry, field) for _, entries in found or [] for entry in entries]
 

@@ -28,7 +28,7 @@ from firn.storage.intent_streams import (
     StreamNames,
     outcome_to_send,
 )
-from firn.storage.redis_errors import redis_errors
+from firn.storage.redis_errors import RedisErrors
 from firn.storage.redis_lines import WaitingLine
 
 _log: Any = structlog.get_logger(__name__)
@@ -162,7 +162,8 @@ def _texts(found: Sequence[bytes]) -> list[str]:
 class RedisTelling:
     """Tells what was decided, and acknowledges. `cluster`: nothing is in one transaction, and no script spans keys."""
 
-    def __init__(self, redis: Any, names: StreamNames, *, cluster: bool) -> None:
+    def __init__(self, redis: Any, names: StreamNames, *, cluster: bool, errors: RedisErrors) -> None:
+        self._errors = errors
         self._redis = redis
         self._names = names
         self._cluster = cluster
@@ -181,7 +182,7 @@ class RedisTelling:
         """As `IntentStreams.settle`: events and places, then outcomes, then acknowledgements."""
         if self._scripts:
             argument = argument_of(batch, events=events, places=places, names=self._names)
-            async with redis_errors("settle", write=True):
+            async with self._errors("settle", write=True):
                 try:
                     _log_refused(await self._run(keys_of(self._names), [argument]))
                 except (rx.NoPermissionError, rx.ResponseError) as error:
@@ -192,7 +193,7 @@ class RedisTelling:
         await self.announce_tables(places)
         if not batch:
             return
-        async with redis_errors("settle", write=True):
+        async with self._errors("settle", write=True):
             if self._cluster:
                 await self._settle_in_cluster(batch)
                 return
@@ -209,7 +210,7 @@ class RedisTelling:
         """What was told of these intents, as far as it is still there."""
         keys = [self._names.outcome(intent_id) for intent_id in intent_ids]
         if self._scripts:
-            async with redis_errors("outcomes"):
+            async with self._errors("outcomes"):
                 try:
                     found = iter(await self._outcomes_script(args=[msgspec.msgpack.encode(keys)]))
                 except (rx.NoPermissionError, rx.ResponseError) as error:
@@ -217,7 +218,7 @@ class RedisTelling:
                 else:
                     by_place = dict(zip(found, found, strict=True))
                     return [by_place.get(place) for place in range(1, len(keys) + 1)]
-        async with redis_errors("outcomes"):
+        async with self._errors("outcomes"):
             pipeline = self._redis.pipeline(transaction=False)  # no MGET: a cluster has the keys in many places
             for key in keys:
                 pipeline.get(key)
@@ -228,7 +229,7 @@ class RedisTelling:
         """Add events to their stream."""
         if not events:
             return
-        async with redis_errors("publish", write=True):
+        async with self._errors("publish", write=True):
             pipeline = self._redis.pipeline(transaction=False)
             for event in events:
                 pipeline.xadd(self._names.events, {EVENT_FIELD: event}, maxlen=EVENTS_LENGTH_MAX, approximate=True)
@@ -238,7 +239,7 @@ class RedisTelling:
         """Say where tables are now; None for one that is gone."""
         if not places:
             return
-        async with redis_errors("announce_tables", write=True):
+        async with self._errors("announce_tables", write=True):
             pipeline = self._redis.pipeline(transaction=False)
             for name, place in places.items():
                 if place is None:

@@ -6,8 +6,10 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, Final
 
+import redis.exceptions as rx
+
 from firn.storage.intent_streams import INTENT_FIELD, OUTCOME_FIELD, Message, StreamNames
-from firn.storage.redis_errors import redis_errors
+from firn.storage.redis_errors import RedisErrors
 from firn.storage.redis_lines import AddingLine, WaitingLine
 
 CLUSTER_ADDITIONS_MAX: Final = 16
@@ -19,7 +21,8 @@ _OUTCOME_FIELD: Final = OUTCOME_FIELD.encode()
 class RedisWriting:
     """The two commands, on one server or a cluster."""
 
-    def __init__(self, redis: Any, names: StreamNames, *, cluster: bool) -> None:
+    def __init__(self, redis: Any, names: StreamNames, *, cluster: bool, errors: RedisErrors) -> None:
+        self._errors = errors
         self._redis = redis
         self._names = names
         self._adding = None if cluster else AddingLine(redis)
@@ -30,15 +33,21 @@ class RedisWriting:
         """Add an intent; its entry id."""
         stream = self._names.intents(shard)
         if self._adding is None:
-            async with self._additions, redis_errors("submit", write=True):
+            async with self._additions, self._errors("submit", write=True):
                 return _text(await self._redis.xadd(stream, {INTENT_FIELD: payload}))
-        async with redis_errors("submit", write=True):
-            return _text(await self._adding.ask("XADD", stream, "*", INTENT_FIELD, payload))
+        command = ("XADD", stream, "*", INTENT_FIELD, payload)
+        async with self._errors("submit", write=True):
+            try:
+                return _text(await self._adding.ask(*command))
+            except rx.ResponseError as error:
+                if not self._errors.redials(error):
+                    raise
+            return _text(await self._adding.ask(*command))  # refused before: a replica adds nothing
 
     async def replies(self, stream: str, *, after: str, block_ms: int, count: int) -> list[Message]:
         """Outcomes after an entry id; wait for the first."""
         command = ("XREAD", "COUNT", count, "BLOCK", block_ms, "STREAMS", stream, after)
-        async with redis_errors("read"):
+        async with self._errors("read"):
             if self._listening is None or self._listening.taken:
                 found = await self._redis.xread({stream: after}, count=count, block=block_ms)
                 return [_message(entry_id, fields) for _, entries in found or () for entry_id, fields in entries]

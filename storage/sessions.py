@@ -16,6 +16,7 @@ from urllib.parse import quote, unquote_to_bytes
 import msgspec
 
 from firn.model.errors import InvalidInput
+from firn.storage.store_faults import StoreFaults
 
 ZNODE_BYTES_MAX: Final = 64 * 1024
 """Payload of one node. Past its 1 MiB packet ZooKeeper drops the connection, and every other operation with it."""
@@ -115,6 +116,15 @@ class Session(Protocol):
     @property
     def session_id(self) -> int:
         """The server's number for the session, as in `NodeStat.ephemeral_owner`."""
+        ...
+
+    @property
+    def faults(self) -> StoreFaults:
+        """What is wrong with the store, as far as it was noticed here."""
+        ...
+
+    async def probe(self) -> None:
+        """Read the root, which needs its rights, to bring `faults` up to date. Raises as `get` does."""
         ...
 
     def add_listener(self, listener: Listener) -> Callable[[], None]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import ssl
 import struct
 import threading
 from collections.abc import Callable, Sequence
@@ -35,6 +36,7 @@ from firn.model.errors import (
 )
 from firn.storage.kazoo_connection import LoopClient, WordedTransaction
 from firn.storage.kazoo_threads import KazooThreads
+from firn.storage.secret_files import read_secret
 from firn.storage.sessions import (
     MULTI_ANY_VERSION,
     Check,
@@ -52,10 +54,36 @@ from firn.storage.sessions import (
     Watch,
     check_payload,
 )
+from firn.storage.store_faults import READS_SHOW, Cause, StoreFault, StoreFaults
 from firn.storage.tls_probe import client_context, why_unreachable
 
 RECONNECT_DELAY_S_MAX: Final = 1.0
 """kazoo's own longest pause between attempts to connect is an hour."""
+
+PROBE_S: Final = 3.0
+"""How long the regular probe waits: an operation may wait longer, through a reconnect."""
+
+
+def _fault(cause: Cause, found: str, do: str) -> Callable[[str], StoreFault]:
+    """How a fault of this cause is made, from what the server said."""
+    return lambda said: StoreFault(store="zookeeper", cause=cause, found=found, said=said, do=do)
+
+
+_NO_AUTH: Final = _fault(
+    "permissions", "ZooKeeper refuses this daemon's credentials",
+    "correct zookeeper.auth or renew its file, or give the nodes to its user (setAcl -R, docs/security.md)",
+)  # fmt: skip
+_CERTIFICATE: Final = _fault(
+    "certificate", "ZooKeeper does not answer",
+    "renew the certificate or the CA file named in zookeeper.tls-*; files are read again for every connection",
+)  # fmt: skip
+_UNREACHABLE: Final = _fault(
+    "unreachable", "ZooKeeper does not answer", "start it, or correct zookeeper.hosts; docs/runbooks/servers.md"
+)
+_SECRET_FILE: Final = _fault(
+    "secret-file", "a secret of ZooKeeper cannot be read from its file",
+    "restore the file, and let firn's user read it; the last secret read from it is used",
+)  # fmt: skip
 
 _STATES: Final[dict[str, SessionState]] = {"CONNECTED": "connected", "SUSPENDED": "suspended", "LOST": "lost"}
 
@@ -78,19 +106,22 @@ class ZooKeeperOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How to reach ZooKeeper.
 
     `hosts` is ``host:port,host:port`` with an optional chroot behind (``…/firn``). `digest` is ``user:password``: with
-    it every node is made for that user alone. `tls_*` are paths to PEM files. Times are seconds; `operation_timeout_s`
-    is how long a read waits for an answer, through a reconnect if need be.
+    it every node is made for that user alone. `tls_*` are paths to PEM files. `digest_file` and `tls_key_password_file`
+    hold the secrets again: they, and all PEM files, are read for every connection. Times are seconds;
+    `operation_timeout_s` is how long a read waits for an answer, through a reconnect if need be.
     """
 
     hosts: str
     session_timeout_s: float = 10.0
     operation_timeout_s: float = 15.0
     digest: str | None = None
+    digest_file: str | None = None
     tls: bool = False
     tls_ca: str | None = None
     tls_certificate: str | None = None
     tls_key: str | None = None
     tls_key_password: str | None = None
+    tls_key_password_file: str | None = None
     tls_verify: bool = True
 
     def __repr__(self) -> str:
@@ -120,6 +151,10 @@ class ZooKeeperSession:
             check_hostname=options.tls_verify,
             handler=KazooThreads(),
         )
+        self._client.on_dial = self._renew_secrets
+        self._digest = options.digest
+        """What the connection was authenticated with."""
+        self._faults = StoreFaults()
         self._client.add_listener(self._on_kazoo_state)
         self._state: SessionState = "lost"
         self._epoch = 0
@@ -134,13 +169,7 @@ class ZooKeeperSession:
         """Connect, and make the chroot. `Unavailable` when no server answers in time; then it is closed."""
         self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
         self._client.use(self._loop)
-        options = self._options
-        context = None
-        if options.tls:
-            context = client_context(
-                authority=options.tls_ca, certificate=options.tls_certificate, key=options.tls_key,
-                password=options.tls_key_password, verify=options.tls_verify,
-            )  # fmt: skip
+        options, context = self._options, self._tls_context()
         connected = await asyncio.to_thread(self._start_and_wait, timeout_s)
         if not connected:
             await self.close()
@@ -191,6 +220,19 @@ class ZooKeeperSession:
 
         return remove
 
+    @property
+    def faults(self) -> StoreFaults:
+        return self._faults
+
+    async def probe(self) -> None:
+        try:
+            async with asyncio.timeout(PROBE_S):
+                await self.get("/")
+        except (Unavailable, TimeoutError) as error:
+            self._faults.saw(await asyncio.to_thread(self._diagnosis))
+            raise error if isinstance(error, Unavailable) else Unavailable("/: ZooKeeper does not answer") from error
+        self._faults.answered(READS_SHOW)
+
     async def get(self, path: str, *, watch: Watch | None = None) -> tuple[bytes, NodeStat]:
         data, stat = await self._read(path, lambda: self._client.get_async(self._full(path), watch=self._watch(watch)))
         return data or b"", _stat(stat)
@@ -205,7 +247,7 @@ class ZooKeeperSession:
                 await sync
                 data, stat = await read
         except (zk.KazooException, KazooTimeoutError, TimeoutError) as error:
-            _raise_read(path, error)
+            self._raised(path, error)
         finally:
             read.cancel()
         return data or b"", _stat(stat)
@@ -284,7 +326,7 @@ class ZooKeeperSession:
             async with asyncio.timeout(self._options.operation_timeout_s):
                 return await self._hand_over(send)
         except (zk.KazooException, KazooTimeoutError, TimeoutError) as error:
-            _raise_read(path, error)
+            self._raised(path, error)
 
     async def _write(self, path: str, send: Callable[[], Any]) -> Any:
         """Send a write once. `BadVersionError` and `NotEmptyError` are the caller's."""
@@ -303,9 +345,63 @@ class ZooKeeperSession:
         except (zk.ConnectionLoss, zk.OperationTimeoutError, zk.RequestTimeoutError, KazooTimeoutError) as error:
             raise UnknownOutcome(f"{path}: connection lost ({type(error).__name__})") from error
         except zk.KazooException as error:
-            _raise(path, error)
+            self._raised(path, error)
         except (RuntimeError, ValueError, struct.error) as error:  # kazoo could not make sense of the answer
             raise UnknownOutcome(f"{path}: unreadable answer ({error!r})") from error
+
+    def _tls_context(self) -> ssl.SSLContext | None:
+        """What a connection that is made now speaks TLS with. Raises Misconfigured for files that cannot be used."""
+        options = self._options
+        if not options.tls:
+            return None
+        return client_context(
+            authority=options.tls_ca, certificate=options.tls_certificate, key=options.tls_key,
+            password=self._client.keyfile_password, verify=options.tls_verify,
+        )  # fmt: skip
+
+    def _diagnosis(self) -> StoreFault:
+        """Why no server answers."""
+        hosts = self._options.hosts.partition("/")[0]
+        try:
+            said = why_unreachable(hosts, context=self._tls_context())
+        except Misconfigured as error:
+            said, files = str(error), True
+        else:
+            files = False
+        is_tls = files or any(word in said for word in ("certificate", "no TLS"))
+        return _CERTIFICATE(said) if is_tls else _UNREACHABLE(said)
+
+    def _renew_secrets(self) -> None:
+        """In kazoo's thread, before it connects: read the secrets again."""
+        options, client = self._options, self._client
+        if options.tls_key_password_file is not None:
+            client.keyfile_password = self._read_secret(options.tls_key_password_file) or client.keyfile_password
+        digest = None if options.digest_file is None else self._read_secret(options.digest_file)
+        if digest is not None and digest != self._digest:
+            self._digest = digest
+            client.auth_data = {("digest", digest)}
+
+    def _read_secret(self, path: str) -> str | None:
+        try:
+            return read_secret(path)
+        except (OSError, UnicodeDecodeError) as error:
+            why = getattr(error, "strerror", None) or "it is no text"
+            self._faults.saw(_SECRET_FILE(f"{path}: {why}"))
+            return None
+
+    def _refused(self, path: str, error: Exception) -> None:
+        """Record that a node is not for this user; a secret that was renewed is added to the connection."""
+        self._faults.saw(_NO_AUTH(f"{path}: {type(error).__name__}"))
+        file = self._options.digest_file
+        digest = None if file is None else self._read_secret(file)
+        if digest is not None and digest != self._digest:
+            self._digest = digest
+            self._client.add_auth_async("digest", digest)
+
+    def _raised(self, path: str, error: Exception) -> NoReturn:
+        if isinstance(error, zk.NoAuthError):
+            self._refused(path, error)
+        _raise_read(path, error)
 
     def _hand_over(self, send: Callable[[], Any]) -> asyncio.Future[Any]:
         """Call `send` on kazoo; its result as a future of the event loop."""
@@ -374,6 +470,8 @@ class ZooKeeperSession:
         return (self._root + path).rstrip("/") or "/"
 
     def _result(self, result: Any) -> OpResult:
+        if isinstance(result, zk.NoAuthError):
+            self._refused("a node of a transaction", result)
         if isinstance(result, Exception):
             return OpFailed(_FAILURES.get(type(result), "other"), repr(result))
         if isinstance(result, str):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import time
@@ -28,6 +29,7 @@ from firn.storage.marked_folders import MarkedFolders
 from firn.storage.membership import Membership
 from firn.storage.pauses import Pauses
 from firn.storage.pointers import TABLES, Pointers
+from firn.storage.redis_faults import reply_in
 from firn.storage.redis_vitals import RedisVitals
 from firn.storage.wire_files import IS_COMPILED
 
@@ -68,7 +70,7 @@ def doctor(reach: Reach) -> int:
 def _settings(reach: Reach) -> list[Finding]:
     settings = reach.settings
     found = [Finding(check="settings", state="good", found="they can be read")]
-    if not settings.redis.url.startswith("rediss://") and not _is_local(settings.redis.url):
+    if not settings.redis.url.startswith("rediss") and not _is_local(settings.redis.url):
         found.append(Finding(
             check="Redis, encryption", state="warning", found="traffic goes in the clear",
             do="serve TLS and use rediss:// in redis.url (docs/security.md)",
@@ -114,13 +116,27 @@ async def _servers(reach: Reach) -> list[Finding]:
             findings += await check(reach)
         except (FirnError, OSError) as error:
             found = one_line(str(error))
-            findings.append(Finding(check=name, state="bad", found=found, do="see docs/runbooks/servers.md"))
+            do = _advice(error) if name == "Redis" else ""
+            findings.append(Finding(check=name, state="bad", found=found, do=do or "see docs/runbooks/servers.md"))
     return findings
+
+
+def _advice(error: BaseException) -> str:
+    """What the error reply of Redis asks for, if that is why."""
+    seen: BaseException | None = error
+    while seen is not None:
+        reply = reply_in(seen)
+        if reply.cause not in (None, "unreachable"):
+            return reply.do
+        seen = seen.__cause__
+    return ""
 
 
 async def _redis(reach: Reach) -> list[Finding]:
     async with reach.streams() as streams:
-        findings = [Finding(check="Redis", state="good", found="answers")]
+        with contextlib.suppress(Misconfigured):  # a user who may only read is welcome here
+            await streams.probe()
+        findings = [Finding(check="Redis", state="good", found="answers, and takes writes")]
         warnings = await streams.persistence_warnings()
         findings += [
             Finding(check="Redis, durability", state="bad", found=warning, do="use deploy/redis/redis.conf")

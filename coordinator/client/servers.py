@@ -24,7 +24,7 @@ class Servers(msgspec.Struct, frozen=True, kw_only=True):
     def of_settings(cls, settings: Settings) -> Servers:
         """The servers of a daemon with these settings."""
         return cls(
-            redis=settings.redis.url,
+            redis=settings.redis.renewed_url,
             prefix=settings.redis.prefix,
             zookeeper=zookeeper_options(settings),
             files=file_options(settings),

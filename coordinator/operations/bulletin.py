@@ -7,6 +7,7 @@ told why a table stands still, and not only at the daemon that has it.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -17,6 +18,7 @@ from firn.coordinator.version import VERSION
 from firn.model.errors import FirnError
 from firn.model.trouble import WHY_CHARACTERS_MAX, Trouble
 from firn.storage.membership import Membership
+from firn.storage.store_faults import StoreFault
 
 LOOK_S = 1.0
 """How old what is said may be."""
@@ -28,7 +30,8 @@ TROUBLES_MAX: Final = 100
 class Notice(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     """The content of a member node. `troubles_in_all` counts those that did not fit, too.
 
-    `unmerged` says of tables why some of their manifests are not merged, which stops no commit.
+    `unmerged` says of tables why some of their manifests are not merged, which stops no commit. `stores` names what is
+    wrong with Redis and ZooKeeper, as this daemon sees it.
     """
 
     version: str = "?"
@@ -36,14 +39,18 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     troubles: tuple[Trouble, ...] = ()
     troubles_in_all: int = 0
     unmerged: dict[str, str] = {}
+    stores: tuple[StoreFault, ...] = ()
 
 
 class Bulletin:
     """Keeps one daemon's notice."""
 
-    def __init__(self, membership: Membership, lanes: Lanes) -> None:
+    def __init__(
+        self, membership: Membership, lanes: Lanes, *, faults: Callable[[], tuple[StoreFault, ...]] = tuple
+    ) -> None:
         self._membership = membership
         self._lanes = lanes
+        self._faults = faults
         self._http: str | None = None
         self._said = b""
         self._log = structlog.get_logger()
@@ -75,9 +82,11 @@ class Bulletin:
         troubles = self._lanes.troubles
         told = tuple(msgspec.structs.replace(one, why=_short(one.why)) for one in troubles[:TROUBLES_MAX])
         unmerged = {table: _short(why) for table, why in list(self._lanes.unmerged.items())[:TROUBLES_MAX]}
+        stores = tuple(msgspec.structs.replace(one, said=_short(one.said)) for one in self._faults())
         notice = Notice(
-            version=VERSION, http=self._http, troubles=told, troubles_in_all=len(troubles), unmerged=unmerged
-        )
+            version=VERSION, http=self._http, troubles=told, troubles_in_all=len(troubles), unmerged=unmerged,
+            stores=stores,
+        )  # fmt: skip
         return msgspec.json.encode(notice)
 
 

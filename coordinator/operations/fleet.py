@@ -18,6 +18,7 @@ from firn.storage.intent_streams import IntentStreams, ShardLag
 from firn.storage.membership import Membership
 from firn.storage.pauses import Pauses
 from firn.storage.pointers import Pointers
+from firn.storage.store_faults import StoreFault
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -32,7 +33,8 @@ NOT_KNOWN: Final = "?"
 class Member(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     """A daemon: its id, what it says of itself, the shards it owns. `troubles` are the tables that it is stuck on.
 
-    `unmerged` are those with manifests that it cannot merge, with the reason.
+    `unmerged` are those with manifests that it cannot merge, with the reason; `stores` is what it sees wrong with Redis
+    and ZooKeeper.
     """
 
     id: str
@@ -42,6 +44,7 @@ class Member(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     troubles: tuple[Trouble, ...] = ()
     troubles_in_all: int = 0
     unmerged: dict[str, str] = {}
+    stores: tuple[StoreFault, ...] = ()
 
 
 class Shard(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
@@ -113,6 +116,7 @@ async def fleet_of(
     if len(versions) > 1:
         troubles.append(f"daemons of several versions: {', '.join(versions)}")
     for member in members:
+        troubles.extend(f"{member.id}: {fault}" for fault in member.stores)
         troubles.extend(map(str, member.troubles))
         if member.troubles_in_all > len(member.troubles):
             troubles.append(f"{member.id}: and {plural(member.troubles_in_all - len(member.troubles), 'more table')}")
@@ -167,5 +171,5 @@ async def _member(membership: Membership, member: str, owners: Mapping[int, str]
         notice = Notice()
     return Member(
         id=member, version=notice.version, http=notice.http, shards=shards, troubles=notice.troubles,
-        troubles_in_all=notice.troubles_in_all, unmerged=notice.unmerged,
+        troubles_in_all=notice.troubles_in_all, unmerged=notice.unmerged, stores=notice.stores,
     )  # fmt: skip

@@ -1,6 +1,7 @@
 """The health of the servers that a daemon depends on: asked for regularly, shown as metrics.
 
-A failure changes nothing: whoever needs a server waits for it by itself. It is only counted.
+A failure changes nothing: whoever needs a server waits for it by itself. It is counted, and its cause is named: in
+readiness, status, log and metrics.
 """
 
 from __future__ import annotations
@@ -8,12 +9,15 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Final, Literal
+
+import structlog
 
 from firn.coordinator.metrics import Metrics
 from firn.model.errors import FirnError
 from firn.storage.intent_streams import IntentStreams
 from firn.storage.sessions import Session
+from firn.storage.store_faults import StoreFault
 
 PING_S: Final = 5.0
 """How often the servers are asked."""
@@ -27,6 +31,9 @@ class ServerHealth:
         self._streams = streams
         self._metrics = metrics
         self._every_s = every_s
+        self._logger = structlog.get_logger()
+        session.faults.listener = streams.faults.listener = self._log
+        metrics.watch_stores(self.faults)
 
     async def run(self) -> None:
         """Ask until cancelled."""
@@ -37,10 +44,22 @@ class ServerHealth:
     async def look(self) -> None:
         """Ask each server once."""
         await asyncio.gather(
-            self._ping("zookeeper", lambda: self._session.exists("/")),
-            self._ping("redis", self._streams.clock_ms),
+            self._ping("zookeeper", self._session.probe),
+            self._ping("redis", self._streams.probe),
             self._vitals(),
         )
+        self.faults()  # what is over, the log says
+
+    def faults(self) -> tuple[StoreFault, ...]:
+        """What is wrong with the servers now."""
+        return (*self._session.faults.current(), *self._streams.faults.current())
+
+    def _log(self, fault: StoreFault, change: Literal["begins", "over"]) -> None:
+        named = {"store": fault.store, "cause": fault.cause, "found": fault.found}
+        if change == "over":
+            self._logger.info("store trouble is over", **named)
+        else:
+            self._logger.warning("store trouble", **named, said=fault.said, hint=fault.do)
 
     async def _ping(self, server: str, question: Callable[[], Awaitable[object]]) -> None:
         asked_at = time.monotonic()

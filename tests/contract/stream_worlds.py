@@ -89,7 +89,8 @@ class RedisWorld:
         if not self._cluster:
             proxy = await self._stack.enter_async_context(TcpProxy(host, port))
             host, port = "127.0.0.1", proxy.port
-        streams = RedisStreams(f"redis://{host}:{port}{self._database}", cluster=self._cluster, **options)
+        scheme = "redis+cluster" if self._cluster else "redis"
+        streams = RedisStreams(f"{scheme}://{host}:{port}{self._database}", **options)
         if proxy is not None:
             self._proxies[id(streams)] = proxy
         self._stack.push_async_callback(streams.close)

@@ -11,8 +11,8 @@ class TcpProxy:
     """Forwards a loopback port to `host`:`port`.
 
     `lose` makes bytes of one direction vanish, as on a network that is about to fail; `drop` closes all connections;
-    `cut` also refuses new ones until `restore`. `mince` has replies come in pieces, `drop_within` closes the connection
-    after so many more bytes of them.
+    `cut` also refuses new ones until `restore`, and `point_to` leads them elsewhere. `mince` has replies come in
+    pieces, `drop_within` closes the connection after so many more bytes of them.
     """
 
     def __init__(self, host: str, port: int) -> None:
@@ -47,6 +47,10 @@ class TcpProxy:
     def connections(self) -> int:
         """How many are open."""
         return len(self._writers) // 2
+
+    def point_to(self, host: str, port: int) -> None:
+        """Lead new connections to another server; those that there are stay where they are."""
+        self._target = (host, port)
 
     def lose(self, loss: Loss) -> None:
         self._loss = loss

@@ -49,6 +49,7 @@ def everything() -> Metrics:
     metrics.watch_lanes(lambda: {"t": QUEUED_SHOWN_MIN})
     metrics.watch_publishing(lambda: 1)
     metrics.watch_shards(lambda: [0])
+    metrics.watch_stores(tuple)
     return metrics
 
 
