@@ -29,6 +29,7 @@ from firn.coordinator.lanes.waiting import WaitingIntents
 from firn.coordinator.lanes.workshop import Workshop
 from firn.coordinator.metrics import Metrics
 from firn.coordinator.operations.bulletin import Bulletin
+from firn.coordinator.operations.consumer_patrol import ConsumerPatrol
 from firn.coordinator.operations.server_health import ServerHealth
 from firn.coordinator.operations.table_patrol import TablePatrol
 from firn.coordinator.outcomes.disturbances import Disturbances
@@ -38,7 +39,7 @@ from firn.coordinator.pages.prometheus import Prometheus
 from firn.coordinator.pages.site import Site
 from firn.coordinator.pages.survey import Survey
 from firn.coordinator.pending import Pending
-from firn.coordinator.replay.holds import Hold
+from firn.coordinator.replay.holds import Hold, holds_of_consumers
 from firn.coordinator.replay.working import Working
 from firn.coordinator.tables.manifest_merger import ManifestMerger
 from firn.coordinator.tables.merges_beside import MergesBeside
@@ -46,9 +47,11 @@ from firn.coordinator.tables.table_catalogs import TableCatalogs
 from firn.coordinator.tables.table_locations import TableLocations
 from firn.coordinator.tables.table_reader import TableReader
 from firn.coordinator.version import VERSION
-from firn.model.errors import AlreadyExists, FirnError, InvalidInput, Misconfigured
+from firn.model.consumer import DAY_MS, HOLD_DAYS_DEFAULT
+from firn.model.errors import AlreadyExists, CorruptFile, FirnError, InvalidInput, Misconfigured
 from firn.model.journal import Segment
 from firn.model.sharding import shard_of
+from firn.storage.consumers import Consumers
 from firn.storage.file_system_tables import FileSystemTables
 from firn.storage.file_writes import FileWrites, ThreadWrites
 from firn.storage.files import FileStore
@@ -106,6 +109,8 @@ class Daemon:
         self.publisher = Publisher(
             streams, daemon=self.member, metrics=self.metrics, limits=limits, wall_ms=wall_ms, on_settled=self._settled
         )
+        self._wall_ms = wall_ms
+        self._consumers = Consumers(session)
         pauses = Pauses(session)
         self.paused = PausedTables(pauses, metrics=self.metrics)
         threads = LaneThreads()
@@ -141,6 +146,7 @@ class Daemon:
             wall_ms=wall_ms,
             connected=self._wait_connected,
             waiting=self._holds,
+            consumed=self._consumed,
             landed=self._landed,
         )
         self.lanes = Lanes(shop)
@@ -158,6 +164,9 @@ class Daemon:
         )
         self.metrics.watch_shards(self.ownership.owned)
         self._patrol = TablePatrol(shop, self.lanes, shards=settings.daemon.shards, owned=self.ownership.owned)
+        self.consumer_patrol = ConsumerPatrol(
+            self._consumers, shop, publish=streams.publish, shards=settings.daemon.shards, owned=self.ownership.owned
+        )
         self._server_health = ServerHealth(session, streams, metrics=self.metrics)
         self._bulletin = Bulletin(self._membership, self.lanes, faults=self._server_health.faults)
         self._reservations = Reservations(streams, limits=limits)
@@ -220,6 +229,7 @@ class Daemon:
             ("intake", self.intake.run()),
             ("lane sweep", self.lanes.sweep()),
             ("table patrol", self._patrol.run()),
+            ("consumer patrol", self.consumer_patrol.run()),
             ("bulletin", self._bulletin.run()),
             ("disturbances", self._disturbances.run()),
             ("server health", self._server_health.run()),
@@ -333,6 +343,17 @@ class Daemon:
             self._log.warning("reservations not read", table=table, reason=str(error))
             reserved = ()
         return (*reserved, *await self._waiting.holds(table, besides=besides))
+
+    async def _consumed(self, table_uuid: str) -> tuple[Hold, ...]:
+        """What the consumers of a table's changes need."""
+        now_ms = self._wall_ms()
+        try:
+            found = await self._consumers.of(table_uuid)
+        except CorruptFile as error:  # a node that firn did not write: nothing young expires until it is mended
+            self._log.warning("consumers not read", table_uuid=table_uuid, reason=str(error))
+            since_ms = now_ms - round(HOLD_DAYS_DEFAULT * DAY_MS)
+            return (Hold(who="a consumer whose record cannot be read", since_ms=since_ms),)
+        return holds_of_consumers(found, now_ms=now_ms)
 
     def _landed(self, working: Working, segment: Segment, pendings: Sequence[Pending]) -> None:
         self._disturbances.landed(working, segment, pendings)

@@ -74,14 +74,7 @@ class Metrics:
         self.dead_letters = Counter(
             "firn_dead_letters", "Stream entries set aside as unusable, by rule.", ("rule",), registry=self.registry
         )
-        self.lost_entries = Counter(
-            "firn_lost_entries",
-            "Entries that somebody removed from a stream: waiting ones were never read, taken ones were under way.",
-            ("was",), registry=self.registry,
-        )  # fmt: skip
-        self.queue_emptied = Counter(
-            "firn_queue_emptied", "Times that Redis was found without what it had before.", registry=self.registry
-        )
+        self.lost_entries, self.queue_emptied = _metrics_of_losses(self.registry)
         self.moved = Counter(
             "firn_moved_entries",
             "Entries found in another shard's stream and moved to their own.",
@@ -183,13 +176,8 @@ class Metrics:
             "firn_held_back_intents", "Entries of tables whose lanes are full, which wait in their streams.",
             registry=self.registry,
         )  # fmt: skip
-        self.paused_intents = Gauge(
-            "firn_paused_intents", "Entries of paused tables, which wait in their streams.", registry=self.registry
-        )
-        self.tables_paused = Gauge(
-            "firn_tables_paused", "Tables that an operator has paused, of all daemons; each tells the same number.",
-            registry=self.registry,
-        )  # fmt: skip
+        self.paused_intents, self.tables_paused = _metrics_of_pauses(self.registry)
+        self.consumers, self.consumers_left = _metrics_of_consumers(self.registry)
         self.zookeeper_connected = Gauge(
             "firn_zookeeper_connected", "1 while the ZooKeeper session is connected.", registry=self.registry
         )
@@ -285,6 +273,43 @@ class Metrics:
     def watch_publishing(self, depth: Callable[[], int]) -> None:
         """Show how many decided batches wait to be told to Redis."""
         self.registry.register(_PublishQueue(depth))
+
+
+def _metrics_of_losses(registry: CollectorRegistry) -> tuple[Counter, Counter]:
+    lost = Counter(
+        "firn_lost_entries",
+        "Entries that somebody removed from a stream: waiting ones were never read, taken ones were under way.",
+        ("was",), registry=registry,
+    )  # fmt: skip
+    emptied = Counter("firn_queue_emptied", "Times that Redis was found without what it had before.", registry=registry)
+    return lost, emptied
+
+
+def _metrics_of_pauses(registry: CollectorRegistry) -> tuple[Gauge, Gauge]:
+    intents = Gauge("firn_paused_intents", "Entries of paused tables, which wait in their streams.", registry=registry)
+    tables = Gauge(
+        "firn_tables_paused",
+        "Tables that an operator has paused, of all daemons; each tells the same number.",
+        registry=registry,
+    )
+    return intents, tables
+
+
+def _metrics_of_consumers(registry: CollectorRegistry) -> tuple[Gauge, Counter]:
+    consumers = Gauge(
+        "firn_consumers",
+        "Named consumers of the changes of this daemon's tables, by state: current, behind, lapsed (expiry does not "
+        "wait for it any longer), lost (what it has not read has expired).",
+        ("state",), registry=registry,
+    )  # fmt: skip
+    left = Counter(
+        "firn_consumers_left",
+        "Consumers that expiry stopped waiting for (lapsed), or whose changes it took (lost).",
+        ("state",), registry=registry,
+    )  # fmt: skip
+    for state in ("lapsed", "lost"):
+        left.labels(state)
+    return consumers, left
 
 
 class CacheCounts(Protocol):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from firn.coordinator.client.table_view import TableView
     from firn.coordinator.client.view_found import ViewFound
     from firn.coordinator.insight.dry_run import Forecast
-    from firn.model.errors import ChangesUnavailableError, FirnError, RejectedError, UnknownOutcome
+    from firn.model.errors import ChangesUnavailableError, ConsumerMovedError, FirnError, RejectedError, UnknownOutcome
     from firn.model.intent import ContentFile
     from firn.model.operations.transaction import Unchanged
     from firn.model.outcome import Committed, Rejected
@@ -31,6 +31,7 @@ __all__ = [
     "ChangesUnavailableError",
     "Client",
     "Committed",
+    "ConsumerMovedError",
     "ContentFile",
     "FirnError",
     "Forecast",
@@ -55,6 +56,7 @@ _HOMES: Final = {
     "ChangesUnavailableError": "firn.model.errors",
     "Client": "firn.coordinator.client.sync_client",
     "Committed": "firn.model.outcome",
+    "ConsumerMovedError": "firn.model.errors",
     "ContentFile": "firn.model.intent",
     "FirnError": "firn.model.errors",
     "Forecast": "firn.coordinator.insight.dry_run",

@@ -15,6 +15,7 @@ FirnError
 ├── Unavailable           Redis, ZooKeeper or a file store does not answer: try again later, nothing is decided
 │   └── UnknownOutcome    a request went out and no answer came: it may or may not have happened
 ├── RejectedError         an intent was rejected, where the caller asked for a commit (`Ticket.committed`)
+├── ConsumerMovedError    a named consumer is at another snapshot than expected: take back what was processed
 ├── Fenced                the lock, the session or the shard is lost: whatever was being done must be abandoned
 └── Misconfigured         a setting is missing or contradicts another (names the setting)
 
@@ -135,6 +136,10 @@ class RejectedError(FirnError):
     def __init__(self, outcome: Rejected) -> None:
         self.outcome = outcome
         super().__init__(f"{outcome.rule}: {outcome.message} ({outcome.hint})")
+
+
+class ConsumerMovedError(FirnError):
+    """A consumer of changes is not at the snapshot from which it was to be advanced."""
 
 
 class Fenced(FirnError):

@@ -4,9 +4,10 @@ Types: ``firn.table.committed`` and ``firn.view.committed`` (one per swap that c
 ``firn.intent.rejected`` (one per rejection: the conflict log), ``firn.intent.repeated`` (one for each intent that
 repeated a streaming writer's epoch), ``firn.intent.dead-lettered``,
 ``firn.reservation.disturbed``, and what operators did: ``firn.table.paused``, ``firn.table.resumed``, ``firn.dead-
-letter.retried``, ``firn.dead-letter.dropped``. An event's id is derived from the batch (and
-the table, where a batch moved several) or the intent (and the digest, of content that came later under a used id), so
-that a consumer can drop one that is delivered twice.
+letter.retried``, ``firn.dead-letter.dropped``. Of consumers of a table's changes: ``firn.consumer.lapsed`` (expiry does
+not wait for it any longer) and ``firn.consumer.lost`` (what it has not read has expired). An event's id is derived from
+the batch (and the table, where a batch moved several), the intent (and the digest, of content that came later under a
+used id) or the consumer, so that one that is delivered twice can be dropped.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
+from firn.model.consumer import ConsumerStatus, TableConsumers
 from firn.model.effects import snapshots_on
 from firn.model.journal import Segment, committed, rejected
 from firn.model.outcome import Committed, Rejected
@@ -181,4 +183,26 @@ def disturbance_event(reservation: Reservation, disturbance: Disturbance, *, dae
         subject=reservation.table,
         time=_time(disturbance.timestamp_ms),
         data={**reserved, "reserved": str(reservation.scope), "disturbance": msgspec.to_builtins(disturbance)},
+    )
+
+
+def consumer_event(found: TableConsumers, status: ConsumerStatus, *, daemon: str, timestamp_ms: int) -> Event:
+    """The event that a consumer of a table's changes is ``lapsed`` or ``lost``."""
+    consumer = status.consumer
+    return Event(
+        id=f"{status.state}/{found.table_uuid}/{consumer.name}/{consumer.updated_ms}",
+        source=f"{SOURCE}/{daemon}",
+        type=f"firn.consumer.{status.state}",
+        subject=found.table,
+        time=_time(timestamp_ms),
+        data={
+            "table-uuid": found.table_uuid,
+            "consumer": consumer.name,
+            "branch": consumer.branch,
+            "snapshot-id": consumer.snapshot_id,
+            "updated-ms": consumer.updated_ms,
+            "hold-days": consumer.hold_days,
+            "behind": status.behind,
+            "lag-ms": status.lag_ms,
+        },
     )

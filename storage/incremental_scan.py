@@ -28,7 +28,8 @@ class SnapshotRange(msgspec.Struct, frozen=True, kw_only=True):
 
     Without the first, from the oldest that is known; without the last, to the head of `branch` (None is ``main``). With
     both a last and a branch, the last must be on it. `table_uuid` is that of the table in which `from_snapshot_id` was
-    seen: a table that was made anew under the name is then refused as such.
+    seen: a table that was made anew under the name is then refused as such. `from_beginning`: no snapshot before the
+    first that is known may have expired.
     """
 
     from_snapshot_id: int | None = None
@@ -36,6 +37,7 @@ class SnapshotRange(msgspec.Struct, frozen=True, kw_only=True):
     to_snapshot_id: int | None = None
     branch: str | None = None
     table_uuid: str | None = None
+    from_beginning: bool = False
 
     def resolve(self, metadata: TableMetadata) -> tuple[Snapshot, ...]:
         """Return the snapshots, oldest first; none for an empty table.
@@ -68,9 +70,17 @@ class SnapshotRange(msgspec.Struct, frozen=True, kw_only=True):
             head is not None and is_ancestor(metadata, ancestor_id=to_id, descendant_id=head.snapshot_id)
         ):
             raise InvalidInput(f"snapshot {to_id} is not on branch {self.branch!r}", where="to-snapshot-id")
-        return snapshots_in_range(
+        found = snapshots_in_range(
             metadata, from_snapshot_id=self.from_snapshot_id, from_inclusive=self.from_inclusive, to_snapshot_id=to_id
         )
+        if self.from_beginning and found[0].parent_snapshot_id is not None:
+            raise ChangesUnavailableError(
+                f"what came before snapshot {found[0].snapshot_id} expired",
+                reason="base-expired",
+                where="from-beginning",
+                hint="start again from a full read",
+            )
+        return found
 
 
 EVERYTHING = SnapshotRange()

@@ -44,6 +44,7 @@ COMMANDS: Final = {
     "renew": LazyCommand(f"{_HERE}.reservations", "renew", "Renew a reservation, and hear what disturbed it."),
     "end": LazyCommand(f"{_HERE}.reservations", "end", "Give a reservation up."),
     "reservations": LazyCommand(f"{_HERE}.reservations", "reservations", "Who is at work on a table."),
+    "consumer": LazyCommand(f"{_HERE}.consumer", "consumer", "Who reads a table's changes, and for whom expiry waits."),
     "outcome": LazyCommand(f"{_HERE}.outcome", "outcome", "What became of an intent."),
     "conflicts": LazyCommand(f"{_HERE}.conflicts", "conflicts", "What was rejected and why, newest first."),
     "report": LazyCommand(

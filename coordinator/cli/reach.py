@@ -162,10 +162,10 @@ class Reach:
 
     async def _pointer(self, table: str, *, kind: str) -> Pointer:
         async with self.session() as session:
-            pointer = await self._followed(session, table)
+            pointer = await self.followed(session, table)
             if pointer is None:
                 names = nearest(table, await Pointers(session).list())
-                alike = await asyncio.gather(*(self._followed(session, name) for name in names))
+                alike = await asyncio.gather(*(self.followed(session, name) for name in names))
                 there = [one.table for one in alike if one is not None and not one.dropped and one.kind == kind]
                 meant = f": {advice}" if (advice := did_you_mean(table, there)) else ""
                 raise NotFound(f"there is no {kind} {table!r}{meant} (firn {kind} list shows those there are)")
@@ -176,11 +176,11 @@ class Reach:
         async with self.session() as session:
             names = await Pointers(session).list()
             for start in range(0, len(names), POINTERS_AT_ONCE):
-                reads = (self._followed(session, name) for name in names[start : start + POINTERS_AT_ONCE])
+                reads = (self.followed(session, name) for name in names[start : start + POINTERS_AT_ONCE])
                 found += [pointer for pointer in await asyncio.gather(*reads) if pointer is not None]
         return found
 
-    async def _followed(self, session: Session, table: str) -> Pointer | None:
+    async def followed(self, session: Session, table: str) -> Pointer | None:
         """A table's pointer; that of a file-system table, which is its newest file, as that file would have it."""
         catalogs = TableCatalogs(Pointers(session), FileSystemTables(self.files))
         try:

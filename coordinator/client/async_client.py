@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from firn.coordinator.client.address import addressed
 from firn.coordinator.client.answers import Answer, committed
+from firn.coordinator.client.consumers import AsyncConsumers
 from firn.coordinator.client.delivery import Delivery, Waiting
 from firn.coordinator.client.operations import Operations
 from firn.coordinator.client.options import RESUBMIT_AFTER_S, UNRESOLVED_MAX, ClientOptions
@@ -159,6 +160,12 @@ class AsyncClient(Operations[Coroutine[Any, Any, AsyncTicket]]):
         self._delivery.home.check()
         async with self._naming():
             return await self._reservations.of(table)
+
+    @property
+    def consumers(self) -> AsyncConsumers:
+        """The named consumers of tables' changes, which are kept in ZooKeeper."""
+        self._delivery.home.check()
+        return AsyncConsumers(self._finder.consumers, self._finder.latest)
 
     async def close(self) -> None:
         """Stop; tickets without an outcome become `Unknown`. What was submitted may still be committed."""

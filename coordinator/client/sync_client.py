@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 from firn.coordinator.client.address import addressed
 from firn.coordinator.client.answers import Answer, committed
 from firn.coordinator.client.async_client import AsyncClient
+from firn.coordinator.client.consumers import AsyncConsumers, SyncConsumers
 from firn.coordinator.client.delivery import Waiting
 from firn.coordinator.client.engine import Engine
 from firn.coordinator.client.operations import Operations
@@ -128,6 +129,15 @@ class Client(Operations[Ticket]):
     def reserved(self, table: str) -> Board:
         """Who is at work on a table, and what has disturbed them."""
         return self._running().call(lambda client: client.reserved(table))
+
+    @property
+    def consumers(self) -> SyncConsumers:
+        """The named consumers of tables' changes, which are kept in ZooKeeper."""
+
+        async def work(client: AsyncClient, do: Callable[[AsyncConsumers], Coroutine[Any, Any, Any]]) -> Any:
+            return await do(client.consumers)
+
+        return SyncConsumers(lambda do: self._running().call(lambda client: work(client, do)))
 
     def close(self) -> None:
         """Stop; tickets without an outcome become `Unknown`. What was submitted may still be committed."""

@@ -10,7 +10,7 @@ from typing import Final, Literal
 import msgspec
 
 from firn.coordinator.client.view_found import ViewFound
-from firn.model.errors import CorruptFile, FirnError, NotFound
+from firn.model.errors import CorruptFile, FirnError, Misconfigured, NotFound
 from firn.model.expressions.by_id import with_column_ids
 from firn.model.expressions.expression_json import expression_to_json
 from firn.model.expressions.filter_text import filter_from_text
@@ -20,6 +20,7 @@ from firn.model.metadata import TableMetadata
 from firn.model.operations.files import Filter
 from firn.model.partitioning import PartitionSpec
 from firn.model.schema import Schema
+from firn.storage.consumers import Consumers
 from firn.storage.files import FileStore
 from firn.storage.intent_streams import IntentStreams, TablePlace
 from firn.storage.metadata_files import decode_metadata
@@ -153,6 +154,29 @@ class TableFinder:
     async def pointers(self) -> Pointers | None:
         """Where all tables are, for a client that was given a ZooKeeper; None for one that was not."""
         return None if self._zookeeper is None else await self._pointers()
+
+    async def consumers(self) -> Consumers:
+        """The consumers of tables' changes. Raises Misconfigured for a client that was given no ZooKeeper."""
+        if self._zookeeper is None:
+            raise Misconfigured("consumers are kept in ZooKeeper: give the client zookeeper=…")
+        await self._pointers()
+        assert self._session is not None
+        return Consumers(self._session)
+
+    async def latest(self, name: str) -> TableView:
+        """A table as ZooKeeper has it, at least as new as this call. Raises NotFound, and as `consumers`."""
+        await self.consumers()
+        check_table_name(name)
+        try:
+            pointer = (await (await self._pointers()).read(name)).pointer
+        except NotFound as error:
+            raise NotFound(f"there is no table {name!r}") from error
+        if pointer.dropped:
+            raise NotFound(f"{pointer.kind} {name!r} was dropped")
+        _require_kind(name, pointer.kind, wanted="table")
+        found = await self._read(name, pointer.metadata_location, kind="table")
+        assert isinstance(found, TableView)
+        return found
 
     async def close(self) -> None:
         """Give the session up."""

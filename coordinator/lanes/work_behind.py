@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
 
 import structlog
 
@@ -35,7 +36,7 @@ class WorkBehind:
         if not is_asked_for and not is_due(state.metadata):
             return ()
         try:
-            in_streams = await self._shop.waiting(self._table, None)
+            in_streams = await self._needed(self._table, state, None)
         except FirnError as error:
             if is_asked_for:
                 raise
@@ -58,10 +59,20 @@ class WorkBehind:
         found: dict[str, tuple[Hold, ...]] = {}
         for table in due:
             try:
-                found[table] = await self._shop.waiting(table, besides)
+                found[table] = await self._needed(table, states[table], besides)
             except FirnError as error:
                 self._log_skipped(table, error)
         return found
+
+    async def _needed(
+        self, table: str, state: TableState, besides: Collection[tuple[int, str]] | None
+    ) -> tuple[Hold, ...]:
+        """Return what the streams, the reservations and the consumers of its changes need of a table."""
+        if state.metadata is None:
+            return await self._shop.waiting(table, besides)
+        waiting = self._shop.waiting(table, besides)
+        in_streams, consumed = await asyncio.gather(waiting, self._shop.consumed(state.metadata.table_uuid))
+        return (*consumed, *in_streams)
 
     def _log_skipped(self, table: str, error: FirnError) -> None:
         self._log.warning("expiry on commit skipped", table=table, reason=str(error))

@@ -57,5 +57,7 @@ class Workshop(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """Waits until the ZooKeeper session is connected."""
     waiting: Callable[[str, Collection[tuple[int, str]] | None], Awaitable[tuple[Hold, ...]]]
     """What work needs of a table: that in no lane here (None), or all of it but these entries (shard and id)."""
+    consumed: Callable[[str], Awaitable[tuple[Hold, ...]]]
+    """What consumers of its changes need of a table, by its uuid."""
     landed: Callable[[Working, Segment, Sequence[Pending]], None]
     """Hears of every table that a batch changed, and how."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
@@ -9,6 +10,7 @@ import msgspec
 
 from firn.model.ancestry import ancestors_of
 from firn.model.cherry_pick import snapshot_staged_as
+from firn.model.consumer import HELD_SNAPSHOTS_MAX, TableConsumers
 from firn.model.intent import OPERATIONS, Intent
 from firn.model.metadata import TableMetadata
 from firn.model.snapshot import MAIN_BRANCH
@@ -23,7 +25,8 @@ class Hold(msgspec.Struct, frozen=True, kw_only=True):
     `who` is for people. `snapshot_ids` were planned on or are named; from each of them to the heads of its branches the
     history stays, too. `refs` are branches and tags. `from_start` are branches that were empty when the work was
     planned: all of their history is needed. `picked` snapshots, and the one that was staged under `wap_id`, are needed
-    with their parents. `since_ms`: nothing is known of the work but that it needs nothing older.
+    with their parents. `since_ms`: nothing is known of the work but that it needs nothing older. `table_uuid`: no other
+    table is meant. `behind_max`: nothing is needed by one whose snapshot is further from the heads of `refs` than this.
     """
 
     who: str
@@ -33,6 +36,9 @@ class Hold(msgspec.Struct, frozen=True, kw_only=True):
     picked: tuple[int, ...] = ()
     wap_id: str | None = None
     since_ms: int | None = None
+    table_uuid: str | None = None
+    behind_max: int | None = None
+    why: str = "was planned on it"
 
 
 class _Glimpse(msgspec.Struct, rename="kebab"):
@@ -79,6 +85,25 @@ def holds_of_payload(payload: bytes, *, table: str, elsewhere: bool = False) -> 
     return tuple(_hold(one, intent_id) for one in found if one.table == table)
 
 
+def holds_of_consumers(found: TableConsumers | None, *, now_ms: int) -> tuple[Hold, ...]:
+    """What the consumers of a table's changes need that have moved lately enough to be waited for."""
+    if found is None:
+        return ()
+    return tuple(
+        Hold(
+            who=f"consumer {consumer.name!r}",
+            snapshot_ids=() if consumer.snapshot_id is None else (consumer.snapshot_id,),
+            refs=(consumer.branch,),
+            from_start=(consumer.branch,) if consumer.snapshot_id is None else (),
+            table_uuid=found.table_uuid,
+            behind_max=HELD_SNAPSHOTS_MAX,
+            why="has read up to it",
+        )
+        for consumer in found.consumers
+        if now_ms <= consumer.held_until_ms
+    )
+
+
 def snapshots_held(metadata: TableMetadata, holds: Sequence[Hold]) -> dict[int, str]:
     """Snapshots that must stay because of `holds`, with the reason.
 
@@ -88,8 +113,10 @@ def snapshots_held(metadata: TableMetadata, holds: Sequence[Hold]) -> dict[int, 
     bases: dict[int, str] = {}
     reasons: dict[int, str] = {}
     for hold in holds:
+        if not _counts(hold, metadata):
+            continue
         for snapshot_id in _named(hold, metadata):
-            bases.setdefault(snapshot_id, f"{hold.who} was planned on it")
+            bases.setdefault(snapshot_id, f"{hold.who} {hold.why}")
         for branch in hold.from_start:
             reasons = {**_whole_history(metadata, branch, hold.who), **reasons}
         if hold.since_ms is not None:
@@ -111,14 +138,36 @@ def refs_held(metadata: TableMetadata, holds: Sequence[Hold]) -> dict[str, str]:
     """Branches and tags that must not age because of `holds`, with the reason."""
     found: dict[str, str] = {}
     for hold in holds:
+        if not _counts(hold, metadata):
+            continue
         for name in metadata.refs if hold.since_ms is not None else hold.refs:
             if name in metadata.refs:
                 found.setdefault(name, f"{hold.who} names it" if hold.since_ms is None else f"{hold.who} may name it")
     return found
 
 
+def _counts(hold: Hold, metadata: TableMetadata) -> bool:
+    """Whether a hold is on this table, and on no more of it than it may be."""
+    if hold.table_uuid not in {None, metadata.table_uuid}:
+        return False
+    if hold.behind_max is None:
+        return True
+    for name in hold.refs:
+        head = metadata.head(name)
+        history = () if head is None else ancestors_of(metadata, head.snapshot_id)
+        for behind, one in enumerate(itertools.islice(history, hold.behind_max + 1)):
+            if one.snapshot_id in hold.snapshot_ids:
+                return True
+            is_first = hold.from_start and one.parent_snapshot_id is None
+            if is_first or one.parent_snapshot_id in hold.snapshot_ids:
+                return behind < hold.behind_max
+    return False
+
+
 def _named(hold: Hold, metadata: TableMetadata) -> Iterator[int]:
     yield from hold.snapshot_ids
+    if hold.behind_max is not None:  # what came next tells by itself what it changed, should the snapshot be gone
+        yield from (one.snapshot_id for one in metadata.snapshots if one.parent_snapshot_id in hold.snapshot_ids)
     picked = [metadata.snapshot_by_id(number) for number in hold.picked]
     if hold.wap_id is not None:
         picked.append(snapshot_staged_as(metadata, hold.wap_id))

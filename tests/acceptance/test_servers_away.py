@@ -123,6 +123,10 @@ COMMANDS: Final[dict[str, Ends]] = {
     "renew db.t {other}": needs_redis(answer=NO),
     "end db.t {other}": needs_redis(answer=NO),
     "reservations db.t": needs_redis(),
+    "consumer list": NEEDS_ZOOKEEPER,
+    "consumer set db.t etl": NEEDS_ZOOKEEPER,
+    "consumer show db.t etl": NEEDS_ZOOKEEPER,
+    "consumer remove db.t etl": NEEDS_ZOOKEEPER,
     "outcome {intent}": Ends(OK, OK, AWAY),  # it is in Redis, and in the journal
     "conflicts": NEEDS_ZOOKEEPER,
     "report commits": NEEDS_BOTH,

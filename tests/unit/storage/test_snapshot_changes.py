@@ -257,6 +257,8 @@ def test_a_window_over_an_expired_snapshot_is_refused():
     expire(table, 1)
     assert reason(table, from_snapshot_id=1) == "base-expired"
     assert reason(table, from_snapshot_id=2, from_inclusive=True) == "base-expired"
+    assert reason(table, from_beginning=True) == "base-expired"
+    assert len(told(three(), from_beginning=True)) == 3
 
 
 def test_a_base_that_a_tag_keeps_does_not_close_a_gap():
