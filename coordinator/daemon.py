@@ -97,7 +97,6 @@ class Daemon:
         self._streams = streams
         self._log = structlog.get_logger()
         self.metrics = Metrics(version=VERSION, daemon=self.member)
-        self.metrics.configured_shards.set(settings.daemon.shards)
         self._connected = asyncio.Event()
         self._started = False
         self._watch_session(session.state)
@@ -162,7 +161,7 @@ class Daemon:
             metrics=self.metrics,
             on_release=self._release_shards,
         )
-        self.metrics.watch_shards(self.ownership.owned)
+        self.metrics.watch_shards(self.ownership.owned, configured=settings.daemon.shards)
         self._patrol = TablePatrol(shop, self.lanes, shards=settings.daemon.shards, owned=self.ownership.owned)
         self.consumer_patrol = ConsumerPatrol(
             self._consumers, shop, publish=streams.publish, shards=settings.daemon.shards, owned=self.ownership.owned

@@ -161,9 +161,6 @@ class Metrics:
         )  # fmt: skip
         self._owned_shards.measured = (self.lag, self.pending, self.oldest_age_seconds)
         self.shards = Gauge("firn_owned_shards", "Shards that this daemon owns.", registry=self.registry)
-        self.configured_shards = Gauge(
-            "firn_configured_shards", "Shards that there are: daemon.shards.", registry=self.registry
-        )
         self.lanes = Gauge("firn_lanes", "Tables with a lane in this daemon.", registry=self.registry)
         self.states_forgotten = Counter(
             "firn_table_states_forgotten", "Tables forgotten to make room in memory, until their next batch.",
@@ -266,9 +263,10 @@ class Metrics:
         """Show how many intents wait, and for which tables the most do. `depths` are the lanes', by table."""
         self.registry.register(_QueuedIntents(depths))
 
-    def watch_shards(self, owned: Callable[[], Sequence[int]]) -> None:
-        """Show which shards are this daemon's, and nothing of those that are not."""
+    def watch_shards(self, owned: Callable[[], Sequence[int]], *, configured: int) -> None:
+        """Show how many shards there are, and which are this daemon's; nothing is shown of those that are not."""
         self._owned_shards.owned = owned
+        Gauge("firn_configured_shards", "Shards that there are: daemon.shards.", registry=self.registry).set(configured)
 
     def watch_publishing(self, depth: Callable[[], int]) -> None:
         """Show how many decided batches wait to be told to Redis."""

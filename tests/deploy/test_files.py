@@ -18,6 +18,7 @@ import yaml
 
 from firn.coordinator.config import load_settings
 from firn.coordinator.daemon import GIVE_UP_S
+from tests.deploy.prometheus import RULES
 from tests.deploy.servers import DEPLOY, secrets_in
 
 ROOT = DEPLOY.parent
@@ -59,7 +60,8 @@ def test_compose_names_only_what_there_is() -> None:
 def test_compose_has_what_the_fleet_needs(secrets: Path) -> None:
     services = compose()["services"]
     assert {"redis", "zookeeper-1", "zookeeper-2", "zookeeper-3", "firn-a", "firn-b"} <= set(services)
-    assert {"prometheus", "grafana"} <= set(services)
+    assert {"prometheus", "alertmanager", "grafana"} <= set(services)
+    assert services["redis"]["user"] == "redis"
     assert {Path(secret["file"]).name for secret in compose()["secrets"].values()} == {
         p.name for p in secrets.iterdir()
     }
@@ -134,10 +136,50 @@ def test_kustomize_builds(folder: str) -> None:
             kubernetes_validate.validate(document, KUBERNETES_VERSION, strict=True)
 
 
+def test_no_pod_has_variables_of_services_that_are_named_like_settings() -> None:
+    """A Service firn-redis sets FIRN_REDIS_PORT in every pod of its namespace, and firn refuses unknown variables."""
+    pods = [
+        document["spec"].get("jobTemplate", document)["spec"]["template"]["spec"]
+        for path in sorted((KUBERNETES / "base").glob("*.yaml"))
+        for document in yaml.safe_load_all(path.read_text())
+        if document["kind"] in {"StatefulSet", "CronJob"}
+    ]
+    assert [pod["enableServiceLinks"] for pod in pods] == [False, False]
+
+
+def test_alerts_are_sent_to_receivers_that_there_are() -> None:
+    config = yaml.safe_load((DEPLOY / "alertmanager" / "alertmanager.yml").read_text())
+    receivers = {receiver["name"] for receiver in config["receivers"]}
+    routes = [config["route"], *config["route"]["routes"]]
+    assert {route["receiver"] for route in routes} == receivers
+    alerts = {rule.get("alert") for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]}
+    matchers = [m for route in config["route"]["routes"] for m in route["matchers"]]
+    matchers += [m for rule in config["inhibit_rules"] for m in (*rule["source_matchers"], *rule["target_matchers"])]
+    named = {name for matcher in matchers for name in re.findall(r"Firn\w+", matcher)}
+    assert named <= alerts
+    prometheus = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text())
+    ((target,),) = (c["targets"] for a in prometheus["alerting"]["alertmanagers"] for c in a["static_configs"])
+    assert target.partition(":")[0] in compose()["services"]
+
+
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
-def test_systemd_takes_the_unit_and_rates_it_safe(tmp_path: Path) -> None:
-    unit = tmp_path / "firn.service"
-    text = (DEPLOY / "systemd" / "firn.service").read_text()
+def test_systemd_takes_the_timer(tmp_path: Path) -> None:
+    for name in ("firn-maintain.timer", "firn-maintain.service"):
+        (tmp_path / name).write_text((DEPLOY / "systemd" / name).read_text())
+    verified = subprocess.run(
+        ["systemd-analyze", "verify", str(tmp_path / "firn-maintain.timer")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (verified.returncode, verified.stderr) == (0, "")
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
+@pytest.mark.parametrize("name", ["firn.service", "firn-maintain.service"])
+def test_systemd_takes_the_unit_and_rates_it_safe(tmp_path: Path, name: str) -> None:
+    unit = tmp_path / name
+    text = (DEPLOY / "systemd" / name).read_text()
     unit.write_text(text.replace("/opt/firn/bin/firn", "/bin/true").replace("file:///opt/firn/docs", "man:true(1)"))
     verified = subprocess.run(["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, check=False)
     assert (verified.returncode, verified.stderr) == (0, "")
@@ -156,7 +198,15 @@ def test_the_shipped_settings_are_settings(path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["compose.yaml", "kubernetes/base/stateful-set.yaml", "systemd/firn.service", "docker/Dockerfile"]
+    "path",
+    [
+        "compose.yaml",
+        "kubernetes/base/stateful-set.yaml",
+        "kubernetes/base/maintenance.yaml",
+        "systemd/firn.service",
+        "systemd/firn-maintain.service",
+        "docker/Dockerfile",
+    ],
 )
 def test_the_variables_that_daemons_are_started_with_are_settings(path: str, secrets: Path) -> None:
     """firn refuses a variable that it does not know; here before anything is deployed."""

@@ -85,6 +85,7 @@ def metric_names() -> set[str]:
 
     metrics.watch_cache(Counts())
     metrics.watch_lanes(lambda: {"t": 1_000})
+    metrics.watch_shards(lambda: [0], configured=1)
     metrics.watch_publishing(lambda: 1)
     text = generate_latest(metrics.registry).decode()
     names = set(re.findall(r"^# TYPE (\S+)", text, re.MULTILINE))
@@ -101,6 +102,15 @@ def test_kubernetes_has_the_same_rules() -> None:
     """`make dashboards` after every change of a rule."""
     assert generate.RULE_OBJECT.read_text() == generate.rule_object()
     assert yaml.safe_load(generate.RULE_OBJECT.read_text())["spec"] == yaml.safe_load(RULES.read_text())
+
+
+def test_kubernetes_has_the_same_dashboards() -> None:
+    """`make dashboards` after every change of a module in grafana/."""
+    assert generate.DASHBOARD_OBJECT.read_text() == generate.dashboard_object()
+    data = yaml.safe_load(generate.DASHBOARD_OBJECT.read_text())["data"]
+    assert {name.removeprefix("firn-"): json.loads(text) for name, text in data.items()} == {
+        path.name: json.loads(path.read_text()) for path in DASHBOARDS
+    }
 
 
 def test_dashboards_and_rules_ask_for_metrics_that_there_are() -> None:

@@ -48,7 +48,7 @@ def everything() -> Metrics:
     metrics.watch_troubles(lambda: [Trouble(table="t", state="stalled", why="no room")])
     metrics.watch_lanes(lambda: {"t": QUEUED_SHOWN_MIN})
     metrics.watch_publishing(lambda: 1)
-    metrics.watch_shards(lambda: [0])
+    metrics.watch_shards(lambda: [0], configured=1)
     metrics.watch_stores(tuple)
     return metrics
 
@@ -136,7 +136,7 @@ def test_of_a_shard_that_was_given_up_no_old_number_stays() -> None:
     """An age that was measured last and is told for ever would raise an alert about another daemon's shard."""
     metrics = Metrics(version="1", daemon="d")
     owned = [0, 1]
-    metrics.watch_shards(lambda: owned)
+    metrics.watch_shards(lambda: owned, configured=2)
     for shard in ("0", "1"):
         metrics.oldest_age_seconds.labels(shard).set(100)
     assert samples(metrics, "firn_oldest_intent_age_seconds") == {"0": 100, "1": 100}
