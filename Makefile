@@ -37,10 +37,11 @@ test-unit: $(STAMP) ## the tests that need no servers: seconds
 test-long: $(STAMP) ## the tests that take minutes, and many more examples of each property
 	$(BIN)/python -m pytest --hypothesis-profile=long --timeout=1800 -m "long or not ($(SERVERS))" $(ARGS)
 
-lint: $(STAMP) ## ruff and mypy
+lint: $(STAMP) ## ruff, mypy, and imports against declared dependencies
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python -m pytest -q -n 0 tests/unit/test_dependencies.py tests/unit/test_layout.py
 
 bench: $(STAMP) ## the benchmarks (ROW=name for one of them)
 	$(BIN)/python -m tests.bench $(ROW) $(ARGS)
@@ -55,7 +56,8 @@ lock: ## resolve pyproject.toml anew into requirements.lock and the image's (ARG
 	build/lock/bin/python -m pip install --quiet --disable-pip-version-check "uv==$(UV_VERSION)"
 	build/lock/bin/uv pip compile pyproject.toml --universal --python-version 3.11 --all-extras --generate-hashes \
 		--custom-compile-command "make lock" --quiet $(ARGS) --output-file requirements.lock
-	build/lock/bin/uv pip compile pyproject.toml --universal --python-version 3.13 --extra s3 --generate-hashes \
+	build/lock/bin/uv pip compile pyproject.toml --universal --python-version 3.13 --extra server --extra maintain \
+		--extra s3 --extra orc --generate-hashes \
 		--constraint requirements.lock --custom-compile-command "make lock" --no-annotate --quiet \
 		--output-file deploy/docker/requirements.lock
 

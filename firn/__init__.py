@@ -75,13 +75,20 @@ _HOMES: Final = {
     "with_encoded_metrics": "firn.coordinator.client.encoded_files",
 }
 
+_EXTRAS: Final = {"Forecast": "server"}
+"""The extra of a name that needs more than the package that may be missing first."""
+
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used: `firn.model` alone must not load Redis, ZooKeeper and Arrow."""
+    """Import a public name when it is first used: `firn.model` alone must not load Redis, ZooKeeper and Arrow.
+
+    Raises Misconfigured naming the extra to install when the name needs a package of one.
+    """
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'firn' has no attribute {name!r}")
-    return getattr(importlib.import_module(home), name)
+    extras = importlib.import_module("firn.model.extras")
+    return getattr(extras.import_with_extra(home, what=f"firn.{name}", extra=_EXTRAS.get(name)), name)
 
 
 def __dir__() -> list[str]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 from typing import Any
 
 from firn.model.errors import Misconfigured
+from firn.model.extras import import_with_extra
 from firn.storage.files import STORE_SCHEMES, FileStore, RoutedFiles
 from firn.storage.local_files import LocalFiles
 from firn.storage.locations import FILE_SCHEME, OBJECT_SCHEMES
@@ -30,11 +30,6 @@ def open_files(options: Mapping[str, Mapping[str, Any]]) -> FileStore:
 
 
 def _object_files(scheme: str, settings: Mapping[str, Any]) -> FileStore:
-    try:  # an optional dependency, so it is looked for only when a configuration asks for it
-        module = importlib.import_module("firn.storage.object_files")
-    except ModuleNotFoundError as error:
-        if error.name is None or not error.name.startswith("obstore"):
-            raise
-        raise Misconfigured(f"{scheme}:// needs obstore: install firn[s3]") from error
+    module = import_with_extra("firn.storage.object_files", what=f"{scheme}://")
     store: FileStore = module.ObjectFiles(settings)
     return store

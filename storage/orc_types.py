@@ -45,7 +45,7 @@ _COLUMNS_MAX: Final = 100_000
 def require_pyorc() -> None:
     """Raise Misconfigured where the ORC library is not installed."""
     if pyorc is None:
-        raise Misconfigured("ORC files need the package pyorc: pip install pyorc")
+        raise Misconfigured("pyorc is not installed here, and ORC files need it: pip install 'firn[orc]'")
 
 
 class OrcField(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,7 +21,7 @@ FOLDERS = ("unit", "conformance", "contract", "deploy", "integration", "interop"
 MARKED_FOLDERS = frozenset(FOLDERS[FOLDERS.index("integration") :])
 ENGINES = frozenset({"interop", "spark"})
 # Files in which `firn serve --embedded` runs: one daemon at a time has the usual ports.
-USUAL_PORTS = frozenset({"test_cli.py", "test_documents.py", "test_embedded.py"})
+USUAL_PORTS = frozenset({"test_cli.py", "test_documents.py", "test_embedded.py", "test_installed.py"})
 SERVER_FIXTURES = frozenset({"redis_server", "zookeeper_server"})
 
 # No deadlines: how long one example takes says more about the machine than about the code. CI tries the same examples

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,13 +10,13 @@ import msgspec
 from click.shell_completion import CompletionItem
 
 from firn.coordinator.cli.family import GuidingGroup
-from firn.model.errors import Misconfigured
+from firn.model.extras import import_with_extra
 
 
 class LazyCommand(msgspec.Struct, frozen=True):
     """Where a command is (`module` and `name` in it), and the line that help lists it with.
 
-    `extra` is what has to be installed for it beside firn itself: ``spark`` is ``firn[spark]``.
+    `extra` is what has to be installed for it beside the server: ``spark`` is ``firn[spark]``.
     """
 
     module: str
@@ -27,14 +26,8 @@ class LazyCommand(msgspec.Struct, frozen=True):
 
     def load(self) -> click.Command:
         """The command itself. Raises Misconfigured when a package that it needs is not installed."""
-        try:
-            command: click.Command = getattr(importlib.import_module(self.module), self.name)
-        except ModuleNotFoundError as error:
-            if self.extra is None:
-                raise
-            raise Misconfigured(
-                f"{error.name} is not installed here, and this command needs it: pip install 'firn[{self.extra}]'"
-            ) from error
+        module = import_with_extra(self.module, what="this command", extra=self.extra or "server")
+        command: click.Command = getattr(module, self.name)
         return command
 
 

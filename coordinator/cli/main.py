@@ -24,7 +24,9 @@ _PIPELINE: Final = "firn.pipeline.cli"
 
 COMMANDS: Final = {
     "serve": LazyCommand(f"{_HERE}.serve", "serve", "Run the daemon until SIGINT or SIGTERM, then drain and exit 0."),
-    "demo": LazyCommand(f"{_HERE}.demo", "demo", "Writers, compactors and a deleter, and a proof by another engine."),
+    "demo": LazyCommand(
+        f"{_HERE}.demo", "demo", "Writers, compactors and a deleter, and a proof by another engine.", extra="demo"
+    ),
     "table": LazyCommand(f"{_HERE}.table", "table", "Create, look at and drop tables."),
     "tables": LazyCommand(f"{_HERE}.tables", "tables", "How all tables are: what waits, who pauses, what is wrong."),
     "view": LazyCommand(f"{_HERE}.view", "view", "Create, look at, change and drop views."),
@@ -48,10 +50,10 @@ COMMANDS: Final = {
     "outcome": LazyCommand(f"{_HERE}.outcome", "outcome", "What became of an intent."),
     "conflicts": LazyCommand(f"{_HERE}.conflicts", "conflicts", "What was rejected and why, newest first."),
     "report": LazyCommand(
-        f"{_PIPELINE}.report", "report", "Journals as a table for SQL, and what conflicts were about.", extra="spark"
+        f"{_PIPELINE}.report", "report", "Journals as a table for SQL, and what conflicts were about.", extra="maintain"
     ),
     "maintain": LazyCommand(
-        f"{_PIPELINE}.maintain", "maintain_group", "What tables need, and doing it: plan, run.", extra="spark"
+        f"{_PIPELINE}.maintain", "maintain_group", "What tables need, and doing it: plan, run.", extra="maintain"
     ),
     "spark": LazyCommand(
         f"{_PIPELINE}.spark", "spark", "Spark without code: try it, compact, clean up, report with SQL.", extra="spark"

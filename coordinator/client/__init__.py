@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
 
 from firn.coordinator.client.answers import Answer, Unknown
@@ -16,6 +15,7 @@ from firn.coordinator.client.reservations import AsyncReservation, ReservationOp
 from firn.coordinator.client.sync_client import Client, Ticket
 from firn.coordinator.client.table_view import TableView
 from firn.coordinator.client.view_found import ViewFound
+from firn.model.extras import import_with_extra
 
 if TYPE_CHECKING:
     from firn.coordinator.client.data_files import data_files_from_parquet
@@ -45,4 +45,4 @@ def __getattr__(name: str) -> Any:
     """Import what describes Parquet files when it is first used: who only submits intents does not wait for Arrow."""
     if name != "data_files_from_parquet":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return importlib.import_module("firn.coordinator.client.data_files").data_files_from_parquet
+    return import_with_extra("firn.coordinator.client.data_files", what=name).data_files_from_parquet

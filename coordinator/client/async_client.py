@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 from collections.abc import Callable, Coroutine
 from contextlib import nullcontext
 from functools import partial
@@ -22,6 +21,7 @@ from firn.coordinator.client.view_found import ViewFound
 from firn.coordinator.outcomes.reservations import Board, Reservations
 from firn.coordinator.redis_address import naming_redis
 from firn.model.errors import Misconfigured
+from firn.model.extras import import_with_extra
 from firn.model.intent import Intent
 from firn.model.outcome import Committed, Outcome
 from firn.storage.file_stores import open_files
@@ -131,7 +131,7 @@ class AsyncClient(Operations[Coroutine[Any, Any, AsyncTicket]]):
         """
         self._delivery.home.check()
         # By its name and not before: replay is nothing that every writer loads.
-        dry_runs = importlib.import_module("firn.coordinator.insight.dry_runs")
+        dry_runs = import_with_extra("firn.coordinator.insight.dry_runs", what="a dry run", extra="server")
         runs = dry_runs.DryRuns(streams=self._streams, files=self._files, pointers=await self._finder.pointers())
         forecasts: list[Forecast] = await runs.of(intents)
         return forecasts

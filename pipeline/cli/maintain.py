@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from typing import Any, Final
@@ -18,6 +17,7 @@ from firn.coordinator.client import Answer, Client
 from firn.coordinator.client.servers import Servers
 from firn.model.amounts import plural, size_text
 from firn.model.errors import FirnError, InvalidInput, Misconfigured, UnknownOutcome
+from firn.model.extras import import_with_extra
 from firn.pipeline.connection import Connection
 from firn.pipeline.maintenance_plan import NEEDS_SPARK, MaintenancePlan
 from firn.pipeline.maintenance_run import LAG_S_MAX, Status, TableRun, maintain, plan_table
@@ -175,12 +175,7 @@ class LateSpark:
 
 def _loaded(module: str) -> Any:
     """A module that needs PySpark, which is loaded only when a table needs it."""
-    try:
-        return importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        raise Misconfigured(
-            f"{error.name} is not installed here: pip install 'firn[spark]', or say --no-spark"
-        ) from error
+    return import_with_extra(module, what="this step (left out with --no-spark)", extra="spark")
 
 
 def _upkeep(reach: Reach) -> Upkeep:

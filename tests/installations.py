@@ -1,0 +1,168 @@
+"""firn installed as users install it: the wheel, in environments that have what its metadata asks for and nothing else.
+
+What an extra needs is taken from the environment of the tests, file by file, so it is of the locked versions and needs
+no package index.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import venv
+import zipfile
+from collections.abc import Sequence
+from functools import cache
+from importlib.metadata import Distribution, PackageNotFoundError, PathDistribution, distribution
+from pathlib import Path
+from typing import Final
+
+from packaging.requirements import Requirement
+
+ROOT: Final = Path(__file__).parents[1]
+SOURCES: Final = ("firn", "model", "storage", "coordinator", "pipeline", "grafana")
+BUILD: Final = "import sys, setuptools.build_meta as b; to = sys.argv[1]; b.build_sdist(to); b.build_wheel(to)"
+BUILD_S: Final = 180.0
+
+
+class Built:
+    """The wheel and the source distribution of the files as they are now."""
+
+    def __init__(self, folder: Path) -> None:
+        source = folder / "source"
+        source.mkdir()
+        for file in (
+            *ROOT.glob("*.toml"),
+            *ROOT.glob("*.md"),
+            *ROOT.glob("*.py"),
+            *ROOT.glob("MANIFEST.in"),
+            ROOT / "LICENSE",
+        ):
+            if file.exists():
+                shutil.copy2(file, source)
+        unwanted = shutil.ignore_patterns("__pycache__", "*.so", "*.egg-info")
+        for name in SOURCES:
+            shutil.copytree(ROOT / name, source / name, symlinks=True, ignore=unwanted)
+        self.folder = folder / "dist"
+        build_in(source, self.folder)
+
+    @property
+    def wheel(self) -> Path:
+        (found,) = self.folder.glob("*.whl")
+        return found
+
+    @property
+    def sdist(self) -> Path:
+        (found,) = self.folder.glob("*.tar.gz")
+        return found
+
+    def wheel_of_sdist(self, folder: Path) -> Path:
+        """The wheel that is built from the source distribution alone."""
+        with tarfile.open(self.sdist) as packed:
+            packed.extractall(folder, filter="data")
+        (source,) = folder.iterdir()
+        build_in(source, folder / "dist")
+        (found,) = (folder / "dist").glob("*.whl")
+        return found
+
+
+def build_in(source: Path, target: Path) -> None:
+    """Build what a source tree describes, with the setuptools that is here."""
+    target.mkdir()
+    done = subprocess.run(
+        [sys.executable, "-c", BUILD, str(target)], cwd=source, capture_output=True, text=True, timeout=BUILD_S,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+class Installation:
+    """A virtual environment with firn's wheel and the packages of some extras."""
+
+    def __init__(self, folder: Path, wheel: Path, extras: Sequence[str] = ()) -> None:
+        venv.create(folder, with_pip=False, symlinks=True)
+        self.bin = folder / "bin"
+        (self.site,) = folder.glob("lib/python*/site-packages")
+        self.packages = sorted(needed_by(wheel, extras))
+        for name in self.packages:
+            link_distribution(distribution(name), self.site)
+        done = subprocess.run(
+            [sys.executable, "-m", "pip", "--python", str(self.bin / "python"), "install", "--quiet", "--no-index",
+             "--no-deps", "--no-compile", str(wheel)],
+            capture_output=True, text=True, timeout=BUILD_S, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Environment variables of a shell in which it is active; without those that would bring in other code."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("FIRN_", "PYTHON"))}
+        return kept | {"PATH": os.pathsep.join([str(self.bin), kept["PATH"]]), "COLUMNS": "200"}
+
+    @property
+    def size_bytes(self) -> int:
+        """What all files take, firn's with them."""
+        return sum(path.stat().st_size for path in self.site.rglob("*") if path.is_file())
+
+    def runs(self, *command: str, folder: Path, timeout_s: float = 60.0) -> subprocess.CompletedProcess[str]:
+        """Run a command of the environment to its end; its output and errors are one text."""
+        return subprocess.run(
+            [str(self.bin / command[0]), *command[1:]], cwd=folder, env=self.environment, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=timeout_s, check=False,
+        )  # fmt: skip
+
+
+def needed_by(wheel: Path, extras: Sequence[str]) -> set[str]:
+    """Return the distributions that a wheel's metadata asks for with these extras, and what those ask for in turn."""
+    found: set[str] = set()
+    todo = [Requirement(f"firn[{','.join(extras)}]")]
+    seen = set()
+    for requirement in todo:
+        if str(requirement) in seen:
+            continue
+        seen.add(str(requirement))
+        own = requirement.name == "firn"
+        if not own:
+            found.add(requirement.name)
+        about = metadata_of(wheel) if own else installed(requirement.name)
+        todo += [one for extra in ("", *requirement.extras) for one in requirements(about, extra)]
+    return found
+
+
+def requirements(about: Distribution, extra: str) -> list[Requirement]:
+    """What a distribution requires with one extra, beyond what it requires without."""
+    every = [Requirement(line) for line in about.requires or ()]
+    if not extra:
+        return [one for one in every if one.marker is None or one.marker.evaluate({"extra": ""})]
+    return [one for one in every if one.marker is not None and one.marker.evaluate({"extra": extra})]
+
+
+@cache
+def metadata_of(wheel: Path) -> Distribution:
+    """Return what a wheel says of itself."""
+    (about,) = (one for one in zipfile.Path(wheel).iterdir() if one.name.endswith(".dist-info"))
+    return PathDistribution(about)
+
+
+@cache
+def installed(name: str) -> Distribution:
+    try:
+        return distribution(name)
+    except PackageNotFoundError:
+        raise AssertionError(f"{name} is needed and not installed: make .venv from requirements.lock anew") from None
+
+
+def link_distribution(package: Distribution, site: Path) -> None:
+    """Give an environment the files of a package that is installed here, other than its programs."""
+    for file in package.files or ():
+        if file.parts[0] == ".." or "__pycache__" in file.parts:
+            continue
+        source, target = Path(str(package.locate_file(file))), site / file
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if source.exists() and not target.exists():
+            try:
+                os.link(source, target)
+            except OSError:  # on another disk
+                target.symlink_to(source)
