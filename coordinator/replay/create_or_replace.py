@@ -18,6 +18,7 @@ from firn.model.intent import Append, CreateTable
 from firn.model.landmark import TABLE, schema_key, spec_key
 from firn.model.metadata import TableMetadata
 from firn.model.metadata_replace import replace_table
+from firn.model.new_names import check_new_names
 from firn.model.operations.tables import CreateOrReplaceTable, SeenTable
 from firn.model.partitioning import UNPARTITIONED, spec_from_json
 from firn.model.schema import schema_from_json
@@ -79,9 +80,11 @@ def _replace(working: Working, metadata: TableMetadata, intent: CreateOrReplaceT
             f"the table has format version {metadata.format_version}, which cannot become {intent.format_version}"
         )
     try:
+        schema = schema_from_json(intent.schema, where="schema")
+        check_new_names(schema, known=metadata.current_schema)
         changed = replace_table(
             metadata,
-            schema_from_json(intent.schema, where="schema"),
+            schema,
             UNPARTITIONED
             if intent.partition_spec is None
             else spec_from_json(intent.partition_spec, where="partition-spec"),

@@ -9,6 +9,7 @@ from firn.coordinator.replay.working import Working
 from firn.model.ancestry import ancestors_of
 from firn.model.errors import CorruptFile, InvalidInput, NotFound
 from firn.model.metadata import TableMetadata
+from firn.model.new_names import check_new_ref_name
 from firn.model.snapshot import MAIN_BRANCH, Snapshot, SnapshotRef
 
 LISTED_MAX: Final = 100
@@ -16,13 +17,20 @@ LISTED_MAX: Final = 100
 
 
 def require_free(metadata: TableMetadata, name: str) -> None:
-    """Refuse a name that a branch or tag has. Prevents: two writers who each think that the branch is theirs."""
+    """Refuse a name that a branch or tag has, or that none may have.
+
+    Prevents: two writers who each think that the branch is theirs; branches that look like another.
+    """
     taken = metadata.ref(name)
     if taken is not None:
         rules.REF_EXISTS.refuse(
             f"there is a {taken.type} {name!r} already, at snapshot {taken.snapshot_id}",
             winner=metadata.snapshot_by_id(taken.snapshot_id),
         )
+    try:
+        check_new_ref_name(name)
+    except InvalidInput as error:
+        rules.INVALID_REF.refuse(str(error))
 
 
 def require_ref(metadata: TableMetadata, name: str, *, expected: int | None) -> SnapshotRef:

@@ -23,6 +23,7 @@ from firn.model.name_mapping import (
     name_mapping_to_text,
     update_name_mapping,
 )
+from firn.model.new_names import check_new_names
 from firn.model.operations.layout import UpdateSchema
 from firn.model.schema import Schema
 from firn.model.schema_change import SchemaChange, changes_from_json
@@ -94,6 +95,7 @@ def _evolved(
             case_sensitive=intent.case_sensitive,
             partition_transforms=transforms,
         )
+        check_new_names(evolved, known=schema, where="changes")
     except InvalidInput as error:
         if schema.schema_id == intent.base_schema_id:
             rules.INVALID_CHANGE.refuse(str(error))

@@ -19,6 +19,8 @@ from firn.model.intent import CreateTable, DropTable, RegisterTable
 from firn.model.metadata import TableMetadata
 from firn.model.metadata_counters import with_shown_counters
 from firn.model.metadata_create import new_table_metadata
+from firn.model.new_names import check_new_names
+from firn.model.partition_path import fitted
 from firn.model.partitioning import PartitionSpec, spec_from_json
 from firn.model.schema import schema_from_json
 from firn.model.sorting import UNSORTED, order_from_json
@@ -26,6 +28,9 @@ from firn.storage.locations import overlap
 
 TABLE_UUIDS: Final = uuid.UUID("5b0f6a52-6e26-5c1e-8a2c-8d6a7f2f9b11")
 """Namespace from which table uuids are derived: the same create intent makes the same table on every attempt."""
+
+FOLDER_BYTES_MAX: Final = 200
+"""Length of a folder's name, with room for an intent id behind it: file systems allow 255 bytes."""
 
 
 def create_table(working: Working, intent: CreateTable) -> Applied:
@@ -38,6 +43,7 @@ def create_table(working: Working, intent: CreateTable) -> Applied:
         return Applied()
     try:
         schema = schema_from_json(intent.schema, where="schema")
+        check_new_names(schema)
         working.metadata = new_table_metadata(
             schema=schema,
             spec=PartitionSpec(spec_id=0)
@@ -182,10 +188,12 @@ def drop_table(working: Working, intent: DropTable) -> Applied:
 def default_location(table: str, *, warehouse: str) -> str:
     """Where a table lives unless it is told otherwise: ``<warehouse>/<namespace>/<name>``, percent-encoded.
 
-    Dots stay within the namespace's folder name, so that no table's location can lie inside another's.
+    Dots stay within the namespace's folder name, so that no table's location can lie inside another's. A name that is
+    too long for a folder is cut and ends with its hash.
     """
     namespace, _, name = table.rpartition(".")
-    parts = [quote(part, safe="-_.~").replace("..", "%2E%2E") for part in (namespace, name) if part]
+    encoded = [quote(part, safe="-_.~").replace("..", "%2E%2E") for part in (namespace, name) if part]
+    parts = [fitted(part, bytes_max=FOLDER_BYTES_MAX) for part in encoded]
     return "/".join([warehouse.rstrip("/"), *parts])
 
 

@@ -26,6 +26,7 @@ from firn.coordinator.replay.live_deletes import LiveDeletes
 from firn.coordinator.replay.live_files import LiveFiles
 from firn.coordinator.replay.reader import TableReader
 from firn.model.datafile import DataFile
+from firn.model.errors import InvalidInput
 from firn.model.intent import Intent
 from firn.model.limits import Limits
 from firn.model.long_tuples import preceded
@@ -33,6 +34,7 @@ from firn.model.manifest import ManifestEntry, ManifestFile
 from firn.model.manifest_inheritance import inherit
 from firn.model.metadata import TableMetadata
 from firn.model.metadata_changes import add_snapshot
+from firn.model.new_names import check_new_table_name
 from firn.model.partition_path import partition_path
 from firn.model.snapshot import MAIN_BRANCH, Operation, Snapshot
 from firn.model.snapshot_summary import SummaryBuilder
@@ -135,9 +137,13 @@ class Working:
         rules.UNKNOWN_TABLE.refuse(f"there is no {kind} {self.table!r}")
 
     def require_free(self) -> None:
-        """Refuse a name that is a table's or a view's."""
+        """Refuse a name that is a table's or a view's, or that nothing new may have."""
         if self.current is not None:
             rules.TABLE_EXISTS.refuse(f"{self.table!r} exists already{', as a view' if self.view else ''}")
+        try:
+            check_new_table_name(self.table)
+        except InvalidInput as error:
+            rules.INVALID_TABLE_NAME.refuse(str(error))
 
     @property
     def current(self) -> TableMetadata | ViewMetadata | None:

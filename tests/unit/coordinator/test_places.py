@@ -14,6 +14,7 @@ import pytest
 
 from firn.coordinator.insight.dry_runs import DryRuns
 from firn.coordinator.replay.attempt import Placement
+from firn.coordinator.replay.tables import FOLDER_BYTES_MAX
 from firn.model.intent import Append, ContentFile, CreateTable, DropTable, Intent, RegisterTable
 from firn.model.limits import Limits
 from firn.model.metadata import TableMetadata
@@ -198,10 +199,18 @@ async def test_a_place_where_no_files_can_be_is_refused_at_the_door(bench: Local
             assert await rule_of(bench, intent) in {"location-not-allowed", "invalid-field"}, intent
 
 
-async def test_a_name_too_long_for_a_folder_is_refused_at_the_door(bench: LocalBench) -> None:
+async def test_a_name_too_long_for_a_folder_gets_a_folder_of_its_own(bench: LocalBench) -> None:
+    names = (f"db.{'t' * 300}", f"db.{'t' * 301}", f"{'n' * 300}.t", f"db.{'é' * 60}", f"db.{'é' * 250}")
     async with bench.daemon():
-        for name in (f"db.{'t' * 300}", f"{'n' * 300}.t", f"db.{'é' * 60}"):
-            assert await rule_of(bench, created(name)) == "location-not-allowed"
+        outcomes = [await bench.commit(created(name)) for name in names]
+    places = {Path(one.metadata_location or "").parent.parent for one in outcomes}
+    assert len(places) == len(names)
+    assert max(len(part) for place in places for part in place.parts) <= FOLDER_BYTES_MAX
+
+
+async def test_a_folder_with_a_name_that_is_too_long_is_refused_at_the_door(bench: LocalBench) -> None:
+    async with bench.daemon():
+        assert await rule_of(bench, created("db.t", location=f"{bench.root}/{'t' * 300}")) == "location-not-allowed"
 
 
 # ---------------------------------------------------------------------------------------------------------------------

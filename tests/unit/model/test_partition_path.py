@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from firn.model.errors import InvalidInput
-from firn.model.partition_path import partition_path
+from firn.model.partition_path import LEVEL_BYTES_MAX, partition_path
 from firn.model.partitioning import UNPARTITIONED, PartitionField, PartitionSpec
 from firn.model.schema import Schema
 from firn.model.types import (
@@ -24,6 +24,7 @@ from firn.model.types import (
     StructType,
     Type,
 )
+from firn.storage.locations import normalize
 
 TYPES: tuple[Type, ...] = (LONG, TIMESTAMPTZ, STRING, DATE, BINARY, DecimalType(9, 2), BOOLEAN, DOUBLE)
 SCHEMA = Schema(
@@ -93,7 +94,7 @@ def test_no_value_can_add_a_level_to_the_path(name, value):
     assert path((name, "identity", 3, value)).count("/") == 0
 
 
-@given(st.text(min_size=1, alphabet=st.characters(exclude_categories=["Cs"])))
+@given(st.text(min_size=1, max_size=15, alphabet=st.characters(exclude_categories=["Cs"], exclude_characters="\0.%")))
 def test_a_path_reads_back(value):
     assert parse_qsl(path(("name", "identity", 3, value)), keep_blank_values=True) == [("name", value)]
 
@@ -101,3 +102,39 @@ def test_a_path_reads_back(value):
 def test_a_tuple_of_another_length_is_refused():
     with pytest.raises(InvalidInput, match="1 partition value, the spec has 0"):
         partition_path(UNPARTITIONED, SCHEMA, (1,))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        f"{'x' * 254}a",
+        "日本" * 100,
+        "/" * 200,
+        "a" * 10_000,
+        "\0",
+        "\0" * 90,
+        "a/../../b",
+        "/..",
+        "\\..\\a",
+        "%00",
+        "a/%2E%2E/b",
+    ],
+)  # fmt: skip
+def test_a_level_fits_into_a_folders_name_and_differs_for_other_values(value):
+    name = path(("c", "identity", 3, value))
+    assert len(name.encode()) <= LEVEL_BYTES_MAX
+    assert "/" not in name
+    assert normalize(f"/warehouse/{name}/f.parquet") == f"/warehouse/{name}/f.parquet"
+    assert name == path(("c", "identity", 3, value))
+    assert name != path(("c", "identity", 3, value + "!"))
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("a/b", "c=a%2Fb"), ("a=b", "c=a%3Db"), ("%2F", "c=%252F"), ("\n", "c=%0A"), ("..", "c=.."),
+        ("", "c="), ("null", "c=null"), (None, "c=null"), ("x" * 253, "c=" + "x" * 253),
+    ],
+)  # fmt: skip
+def test_values_that_are_no_names_of_folders_are_encoded(value, text):
+    assert path(("c", "identity", 3, value)) == text
