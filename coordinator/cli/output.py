@@ -1,8 +1,9 @@
 """What commands print: grids for people, JSON for programs.
 
-On a terminal a grid is drawn by rich, which folds long cells. Anywhere else it is one line a row, aligned, whatever the
-width, so that `grep`, `awk` and `less -S` can work with it. Markup in values means nothing, and control characters are
-escaped (`firn.coordinator.cli.text`).
+On a terminal a grid is drawn by rich, which folds long cells; a grid that is wider than the terminal is printed as one
+record a row, so that no id, number or reason is cut. Anywhere else it is one line a row, aligned, whatever the width:
+`grep`, `awk` and `less -S` can work with it. Markup in values means nothing, and control characters are escaped
+(`firn.coordinator.cli.text`).
 """
 
 from __future__ import annotations
@@ -27,9 +28,12 @@ STYLES: Final = {
 
 GAP: Final = "  "
 
+LONG_WIDTH_MIN: Final = 24
+"""Characters of a folded column below which a row is easier to read as a record."""
+
 
 class Column(msgspec.Struct, frozen=True):
-    """A column of a grid. `long` ones are folded on a terminal that is too narrow, all others are kept whole."""
+    """A column of a grid. On a narrow terminal `long` ones are folded; all others are kept whole."""
 
     title: str
     right: bool = False
@@ -72,11 +76,21 @@ class Output:
         cells = [[shown("" if value is None else value) for value in row] for row in rows]
         if not cells:
             self.say(empty)
-        elif self._console.is_terminal:
+        elif self._console.is_terminal and fits(columns, cells, width=self._console.width):
             self._console.print(_drawn(columns, cells), soft_wrap=False)
+        elif self._console.is_terminal:
+            self._records(columns, cells)
         else:
             for line in aligned(columns, cells):
                 click.echo(line, file=self._console.file)
+
+    def _records(self, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
+        """Print each row as lines of title and value, with an empty line between rows; empty values are left out."""
+        for position, row in enumerate(rows):
+            if position:
+                self.say()
+            filled = [(column, cell) for column, cell in zip(columns, row, strict=True) if cell]
+            self.lines(Line(column.title, cell, style=STYLES.get(cell, "")) for column, cell in filled)
 
     def pairs(self, pairs: Iterable[tuple[str, object]]) -> None:
         """Names and values, one below the other; a value of several lines stays aligned."""
@@ -98,6 +112,15 @@ class Output:
             text.stylize("dim", 0, len(line.label))
             text.append(shown(line.text), style=line.style or ("bold" if line.strong else ""))
             self._console.print(text, soft_wrap=True)
+
+
+def fits(columns: Sequence[Column], rows: Sequence[Sequence[str]], *, width: int) -> bool:
+    """Return whether a grid can be drawn on a terminal of `width` characters without cutting a cell."""
+    needed = len(GAP) * (len(columns) - 1)
+    for column, cells in zip(columns, zip(*rows, strict=True), strict=True):
+        widest = max(map(cell_len, cells))
+        needed += max(cell_len(column.title), min(widest, LONG_WIDTH_MIN) if column.long else widest)
+    return needed <= width
 
 
 def complain(text: str) -> None:

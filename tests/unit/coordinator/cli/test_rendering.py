@@ -53,6 +53,24 @@ def test_markup_in_values_means_nothing(text):
         assert [line.rstrip() for line in out.getvalue().splitlines()] == [text, text, text]
 
 
+@pytest.mark.parametrize("width", [20, 40, 60, 80, 100, 120, 200])
+def test_a_terminal_of_any_width_shows_every_id_number_and_reason_whole(width):
+    columns = (Column("INTENT"), Column("SNAPSHOT", right=True), Column("RULE"), Column("WHY", long=True))
+    rows = [
+        ("01a20e6a-1392-7696-a620-0ef1c0c54902", 4272960738548795433, "missing-file", "it was removed by a compaction"),
+        ("01a20e6a-1e05-70f9-ad0d-fe0c6ad57ee6", 1159, "duplicate-file", None),
+    ]
+    out = io.StringIO()
+    output = Output(as_json=False, console=Console(file=out, force_terminal=True, width=width, color_system=None))
+    output.grid(columns, rows, empty="")
+    printed = out.getvalue()
+    for row in rows:
+        for cell in row[:3]:
+            assert str(cell) in printed
+    assert "itwasremovedbyacompaction" in "".join(printed.split())
+    assert (printed.count("INTENT") == 2) is (width < 100), "below the titles, or a record for each row"
+
+
 def test_a_grid_in_a_pipe_is_one_line_a_row_and_aligned():
     rows = [("a", "1", "w" * 500), ("日本", "1000", ""), ("long name", "20", "why")]
     lines = aligned(COLUMNS, rows)
