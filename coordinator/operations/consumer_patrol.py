@@ -25,7 +25,7 @@ from firn.model.sharding import shard_of
 from firn.storage.consumers import Consumers
 from firn.storage.pointers import Pointers
 
-ROUND_S: Final = 20.0
+ROUND_S: Final = 10.0
 """Between two rounds through the consumers of a daemon's tables."""
 
 SEARCH_AGAIN_S: Final = 600.0
