@@ -26,7 +26,7 @@ from firn.coordinator.lanes.lane_threads import LaneThreads
 from firn.coordinator.lanes.lanes import Lanes
 from firn.coordinator.lanes.paused_tables import PausedTables
 from firn.coordinator.lanes.waiting import WaitingIntents
-from firn.coordinator.lanes.workshop import Workshop
+from firn.coordinator.lanes.workshop import AnyStores, Workshop
 from firn.coordinator.metrics import Metrics
 from firn.coordinator.operations.bulletin import Bulletin
 from firn.coordinator.operations.consumer_patrol import ConsumerPatrol
@@ -39,8 +39,10 @@ from firn.coordinator.pages.prometheus import Prometheus
 from firn.coordinator.pages.site import Site
 from firn.coordinator.pages.survey import Survey
 from firn.coordinator.pending import Pending
+from firn.coordinator.recovery.pointer_ages import PointerAges
 from firn.coordinator.replay.holds import Hold, holds_of_consumers
 from firn.coordinator.replay.working import Working
+from firn.coordinator.store_identity import StoreIdentity
 from firn.coordinator.tables.manifest_merger import ManifestMerger
 from firn.coordinator.tables.merges_beside import MergesBeside
 from firn.coordinator.tables.table_catalogs import TableCatalogs
@@ -89,6 +91,7 @@ class Daemon:
         files: FileStore,
         writes: FileWrites | None = None,
         calculator: Calculator | None = None,
+        stores: StoreIdentity | None = None,
         wall_ms: Callable[[], int] = wall_clock_ms,
     ) -> None:
         limits, self.member = settings.limits, settings.daemon_id
@@ -101,7 +104,8 @@ class Daemon:
         self._started = False
         self._watch_session(session.state)
         self._remove_listener = session.add_listener(self._watch_session)
-        self._membership = Membership(session)
+        self._stores = stores
+        self._membership = Membership(session, admit=None if stores is None else stores.confirm)
         self._leases = Leases(session, member=self.member)
         pointers = Pointers(session)
         file_system = FileSystemTables(files)
@@ -114,6 +118,11 @@ class Daemon:
         self.paused = PausedTables(pauses, metrics=self.metrics)
         threads = LaneThreads()
         reader = TableReader(files, limits=limits)
+        journal = JournalFiles(files, bytes_max=limits.journal_bytes_max)
+        ages = PointerAges(
+            files, streams, journal=journal, reader=reader, limits=limits, warehouse=settings.warehouse.location,
+            epoch=lambda: session.epoch,
+        )  # fmt: skip
         shop = Workshop(
             daemon=self.member,
             files=files,
@@ -129,7 +138,7 @@ class Daemon:
                 merger=self._merger_by(calculator),
                 on_failed=lambda cause: self.metrics.merges_failed.labels(cause).inc(),
             ),
-            journal=JournalFiles(files, bytes_max=limits.journal_bytes_max),
+            journal=journal,
             pointers=pointers,
             catalogs=TableCatalogs(pointers, file_system, run=threads.read),
             leases=self._leases,
@@ -144,6 +153,8 @@ class Daemon:
             lease_idle_s=settings.daemon.lease_idle_s,
             wall_ms=wall_ms,
             connected=self._wait_connected,
+            stores=stores or AnyStores(),
+            ages=ages,
             waiting=self._holds,
             consumed=self._consumed,
             landed=self._landed,
@@ -160,6 +171,7 @@ class Daemon:
             shards=settings.daemon.shards,
             metrics=self.metrics,
             on_release=self._release_shards,
+            may_own=None if stores is None else self._may_own,
         )
         self.metrics.watch_shards(self.ownership.owned, configured=settings.daemon.shards)
         self._patrol = TablePatrol(shop, self.lanes, shards=settings.daemon.shards, owned=self.ownership.owned)
@@ -218,9 +230,12 @@ class Daemon:
             self._log.warning("redis may lose intents", setting=warning)
         await self._streams.announce(self.intake.announcement)
         url = None if self._settings.http.port < 0 else await self.http.start()
-        await self._join(self._bulletin.first(url))
+        notice = self._bulletin.first(url)
+        if self._stores is None or self._stores.wrong is None:
+            await self._join(notice)
         await self.paused.look_again()
         self._started = True
+        self.metrics.stores_fit.set(self.holds_because is None)
         for name, work in (
             ("publisher", self.publisher.run()),
             ("pauses", self.paused.run()),
@@ -232,6 +247,7 @@ class Daemon:
             ("bulletin", self._bulletin.run()),
             ("disturbances", self._disturbances.run()),
             ("server health", self._server_health.run()),
+            *(() if self._stores is None else (("stores", self._stores.run()), ("place", self._keep_place()))),
         ):
             self._tasks.append(asyncio.create_task(work, name=name))
         self._log.info("daemon started", version=VERSION, http=url, warehouse=self._settings.warehouse.location)
@@ -255,6 +271,50 @@ class Daemon:
                 await asyncio.sleep(JOIN_RETRY_S)
             else:
                 return
+
+    @property
+    def holds_because(self) -> str | None:
+        """Why the daemon takes and commits nothing: its stores are not one deployment's. None where they are."""
+        return None if self._stores is None else self._stores.wrong
+
+    async def _may_own(self) -> bool:
+        assert self._stores is not None
+        try:
+            await self._stores.confirm()
+        except FirnError as error:
+            if self._stores.wrong is None:
+                raise  # a server does not answer: nothing is known
+            self._log.debug("no shards", reason=str(error))
+            return False
+        return True
+
+    async def _keep_place(self) -> None:
+        """Be among the members while the stores are the right ones, and not while they are not, until cancelled.
+
+        Other daemons would leave this one shards, and those of another deployment would, too.
+        """
+        assert self._stores is not None
+        changed = asyncio.Event()
+        self._stores.on_change(changed.set)
+        self._stores.on_change(self.ownership.look_again)
+        joined = self._stores.wrong is None
+        while True:
+            fine = self._stores.wrong is None
+            self.metrics.stores_fit.set(fine)
+            try:
+                if fine and not joined:
+                    await self._join(self._bulletin.now())
+                    joined = True
+                elif joined and not fine:
+                    joined = False
+                    await self._membership.leave()
+                self.ownership.look_again()
+            except (FirnError, OSError) as error:
+                self._log.warning("membership waits", reason=str(error))
+                changed.set()
+                await asyncio.sleep(JOIN_RETRY_S)
+            await changed.wait()
+            changed.clear()
 
     async def stop(self, *, hurried: asyncio.Event | None = None) -> None:
         """Drain: take nothing more, finish what is under way, publish it, give everything up.
@@ -308,9 +368,12 @@ class Daemon:
         reasons = []
         if self._session.state != "connected":
             reasons.append(f"the ZooKeeper session is {self._session.state}")
+        if self.holds_because is not None:
+            reasons.append(self.holds_because)
         faults = self._server_health.faults()
         reasons.extend(f"{fault.found} ({fault.cause})" for fault in faults)
-        if not self.intake.redis_answers and not any(fault.store == "redis" for fault in faults):
+        explained = self.holds_because is not None or any(fault.store == "redis" for fault in faults)
+        if not self.intake.redis_answers and not explained:
             reasons.append("Redis does not answer")
         dead = [task.get_name() for task in self._tasks if task.done()]
         reasons.extend(f"{name} has ended" for name in dead)

@@ -194,6 +194,10 @@ class Metrics:
             "firn_written_bytes", "Bytes of files written, by kind.", ("kind",), registry=self.registry
         )
         self.written_files = Counter("firn_written_files", "Files written, by kind.", ("kind",), registry=self.registry)
+        self.stores_fit = Gauge(
+            "firn_stores_fit", "1 while ZooKeeper, Redis and the warehouse carry the marks of one deployment.",
+            registry=self.registry,
+        )  # fmt: skip
         self.redis_connected = Gauge("firn_redis_connected", "1 while Redis answers.", registry=self.registry)
         self.redis_memory_bytes = Gauge("firn_redis_memory_bytes", "Memory that Redis uses.", registry=self.registry)
         self.redis_memory_max_bytes = Gauge(

@@ -28,8 +28,12 @@ DISK_S: Final = 15.0
 _log: Any = structlog.get_logger(__name__)
 
 
-async def warehouse_folders(settings: Settings, *, session: Session, files: FileStore) -> MarkedFolders:
+async def warehouse_folders(
+    settings: Settings, *, session: Session, files: FileStore, deployment: str | None = None
+) -> MarkedFolders:
     """The warehouse, and every other local folder that tables may be in, with their marks.
+
+    A new warehouse is marked with the identity of the `deployment`, so that it tells whose it is, too.
 
     The warehouse is made where it is missing and nobody knows it; other folders stay without a mark until a start
     finds them, and for good where they cannot be written to. Raises Unavailable.
@@ -41,7 +45,7 @@ async def warehouse_folders(settings: Settings, *, session: Session, files: File
         mark = await known.of(folder)
         if mark is None:
             try:
-                made = await _in_time(folder, _mark, files, folder, folder == normalize(warehouse))
+                made = await _in_time(folder, _mark, files, folder, folder == normalize(warehouse), deployment)
             except FirnError as error:
                 if folder == normalize(warehouse):
                     raise
@@ -60,12 +64,21 @@ async def warehouse_folders(settings: Settings, *, session: Session, files: File
     return found
 
 
-def _mark(files: FileStore, folder: str, make: bool) -> str | None:  # noqa: FBT001 - called in a thread
+def known_folders(settings: Settings, *, mark: str | None) -> MarkedFolders:
+    """The warehouse with the mark that it has, while ZooKeeper cannot be asked because it is not the right one."""
+    warehouse = settings.warehouse.location
+    if mark is None or scheme_of(warehouse) != FILE_SCHEME:
+        return MarkedFolders()
+    return MarkedFolders({warehouse: mark})
+
+
+def _mark(files: FileStore, folder: str, make: bool, deployment: str | None) -> str | None:  # noqa: FBT001 - in a thread
     """The mark of a folder that ZooKeeper does not know, which gets one if it has none; None when it stays missing."""
     if not make and not Path(folder).is_dir():
         return None
     with contextlib.suppress(AlreadyExists):  # another daemon starts, too, or ZooKeeper has been lost
-        files.create(f"{folder}/{MARK_NAME}", f"{secrets.token_hex(16)}\n".encode())
+        mark = deployment if make and deployment is not None else secrets.token_hex(16)
+        files.create(f"{folder}/{MARK_NAME}", f"{mark}\n".encode())
     return read_mark(files, folder)
 
 

@@ -67,9 +67,9 @@ class FailingFiles:
         self._before("size", location)
         return self._inner.size(location)
 
-    def list(self, prefix: str) -> Iterator[FileInfo]:
+    def list(self, prefix: str, *, after: str | None = None) -> Iterator[FileInfo]:
         self._before("list", prefix)
-        return self._inner.list(prefix)
+        return self._inner.list(prefix, after=after)
 
     def delete(self, location: str) -> None:
         fault = self._before("delete", location)

@@ -69,10 +69,11 @@ class FileStore(Protocol):
         """The file's size in bytes; `NotFound`."""
         ...
 
-    def list(self, prefix: str) -> Iterator[FileInfo]:
+    def list(self, prefix: str, *, after: str | None = None) -> Iterator[FileInfo]:
         """Every file below the folder `prefix`, whatever its depth, in the form that `prefix` was given in.
 
-        A folder that does not exist is empty. Leftovers of interrupted writes are listed too: a sweep takes them.
+        A folder that does not exist is empty. Leftovers of interrupted writes are listed too: a sweep takes them. With
+        `after`, a location below `prefix`, only those whose names sort after it.
         """
         ...
 
@@ -114,8 +115,8 @@ class RoutedFiles:
     def size(self, location: str) -> int:
         return self._store(location).size(location)
 
-    def list(self, prefix: str) -> Iterator[FileInfo]:
-        return self._store(prefix).list(prefix)
+    def list(self, prefix: str, *, after: str | None = None) -> Iterator[FileInfo]:
+        return self._store(prefix).list(prefix, after=after)
 
     def delete(self, location: str) -> None:
         self._store(location).delete(location)

@@ -10,8 +10,8 @@ from __future__ import annotations
 import contextlib
 from typing import Final
 
-from firn.model.errors import AlreadyExists, NotFound
-from firn.storage.sessions import Session, encode_name
+from firn.model.errors import AlreadyExists, InvalidInput, NotFound
+from firn.storage.sessions import MULTI_ANY_VERSION, Session, decode_name, encode_name
 
 FOLDERS: Final = "/folders"
 
@@ -29,6 +29,28 @@ class FolderMarks:
         except NotFound:
             return None
         return data.decode(errors="replace")
+
+    async def all(self) -> dict[str, str]:
+        """Return every mark that is noted, by folder. Raises Unavailable."""
+        try:
+            names = await self._session.children(FOLDERS)
+        except NotFound:
+            return {}
+        found = {}
+        for name in names:
+            try:
+                folder = decode_name(name)
+            except InvalidInput:
+                continue  # nobody's of ours
+            mark = await self.of(folder)
+            if mark is not None:
+                found[folder] = mark
+        return found
+
+    async def renote(self, folder: str, mark: str) -> None:
+        """Note another mark for a folder, as an operator has decided."""
+        if await self.note(folder, mark) != mark:
+            await self._session.set(_path(folder), mark.encode(), version=MULTI_ANY_VERSION)
 
     async def note(self, folder: str, mark: str) -> str:
         """Note a folder's mark; the one that counts, which is the one that was noted first."""

@@ -80,6 +80,11 @@ class StreamNames(msgspec.Struct, frozen=True):
         return f"{self.prefix}:epoch"
 
     @property
+    def deployment(self) -> str:
+        """The key with whose Redis this is (`firn.model.deployment.RedisMark`)."""
+        return f"{self.prefix}:deployment"
+
+    @property
     def settings(self) -> str:
         """The key with what the daemons tell every writer (`SharedSettings`)."""
         return f"{self.prefix}:settings"
@@ -441,6 +446,21 @@ class IntentStreams(Protocol):
 
     async def epoch(self) -> str:
         """The identity of this Redis's content; a new one after it was emptied."""
+        ...
+
+    async def deployment(self) -> bytes | None:
+        """Return whose Redis this is (`firn.model.deployment.RedisMark` as JSON), None where nobody has marked it."""
+        ...
+
+    async def mark(self, deployment: bytes, *, replacing: bytes | None) -> bool:
+        """Mark Redis as a deployment's, if its mark is `replacing` (None: it has none); return whether it was."""
+        ...
+
+    def expect(self, deployment: str | None) -> None:
+        """From now on, use no connection to a Redis that is marked as another deployment's: it is `Unavailable`.
+
+        One that has no mark is used: it was emptied. None expects nothing.
+        """
         ...
 
     async def clock_ms(self) -> int:

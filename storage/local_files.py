@@ -209,17 +209,17 @@ class LocalFiles:
         with _Regular(location) as file:
             return file.size
 
-    def list(self, prefix: str) -> Iterator[FileInfo]:
+    def list(self, prefix: str, *, after: str | None = None) -> Iterator[FileInfo]:
         root = _path(prefix)
         given = prefix.rstrip("/")
-        folders = [root]
+        folders, start = [root], None if after is None else _path(after)
         while folders:
             folder = folders.pop()
             for name, found in _scanned(prefix, folder):
                 path = f"{folder.rstrip('/')}/{name}"
                 if stat.S_ISDIR(found.st_mode):
                     folders.append(path)
-                elif stat.S_ISREG(found.st_mode):
+                elif stat.S_ISREG(found.st_mode) and (start is None or path > start):
                     location = given + path[len(root.rstrip("/")) :]
                     yield FileInfo(location=location, size=found.st_size, modified_ms=found.st_mtime_ns // 1_000_000)
 

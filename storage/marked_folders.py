@@ -118,9 +118,9 @@ class MarkedFiles:
         with self._folders.reading(location):
             return self._inner.size(location)
 
-    def list(self, prefix: str) -> Iterator[FileInfo]:
+    def list(self, prefix: str, *, after: str | None = None) -> Iterator[FileInfo]:
         self._folders.check([prefix])
-        yield from self._inner.list(prefix)
+        yield from self._inner.list(prefix, after=after)
         self._folders.check([prefix])
 
     def delete(self, location: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final
 
 import structlog
@@ -24,10 +24,14 @@ _log: Any = structlog.get_logger(__name__)
 
 
 class Membership:
-    """One daemon's place among the others. Once joined, it joins again whenever its session was lost."""
+    """One daemon's place among the others. Once joined, it joins again whenever its session was lost.
 
-    def __init__(self, session: Session) -> None:
+    `admit` raises Unavailable while a new session is not to join: others would leave it shards.
+    """
+
+    def __init__(self, session: Session, *, admit: Callable[[], Awaitable[None]] | None = None) -> None:
         self._session = session
+        self._admit = admit
         self._member_id: str | None = None
         self._info = b""
         self._owned: dict[int, int] = {}  # shard → session epoch
@@ -42,10 +46,22 @@ class Membership:
         await self._enter(member_id)
         self._member_id = member_id
 
+    async def leave(self) -> None:
+        """Be no member any more, until `join`. Raises Unavailable; the node then ends with the session."""
+        member_id, self._member_id = self._member_id, None
+        if member_id is None:
+            return
+        path = f"{MEMBERS}/{encode_name(member_id)}"
+        stat = await self._session.exists(path)
+        if stat is not None and stat.ephemeral_owner == self._session.session_id:
+            with contextlib.suppress(NotFound):
+                await self._session.delete(path)
+
     async def restate(self, info: bytes) -> None:
         """Say something else of this member than when it joined; also after a session that is being made anew."""
-        assert self._member_id is not None, "join before saying anything else"
         self._info = info
+        if self._member_id is None:
+            return  # said when it joins
         with contextlib.suppress(NotFound):  # it is about to join again, with this
             await self._session.set(f"{MEMBERS}/{encode_name(self._member_id)}", info, version=MULTI_ANY_VERSION)
 
@@ -198,8 +214,10 @@ class Membership:
                 callback()
 
     async def _rejoin(self, member_id: str) -> None:
-        while self._session.state == "connected":
+        while self._session.state == "connected" and self._member_id == member_id:
             try:
+                if self._admit is not None:
+                    await self._admit()
                 await self._enter(member_id)
             except AlreadyExists as error:
                 # The node of the session that was lost; the server is about to remove it.

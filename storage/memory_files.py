@@ -58,12 +58,14 @@ class MemoryFiles:
     def size(self, location: str) -> int:
         return len(self._data(location))
 
-    def list(self, prefix: str) -> Iterator[FileInfo]:
+    def list(self, prefix: str, *, after: str | None = None) -> Iterator[FileInfo]:
         root = normalize(prefix).rstrip("/") + "/"
         given = prefix.rstrip("/") + "/"
         with self._lock:
             found = sorted((name, *file) for name, file in self._files.items() if name.startswith(root))
         for name, data, modified_ms in found:
+            if after is not None and name <= normalize(after):
+                continue
             yield FileInfo(location=given + name[len(root) :], size=len(data), modified_ms=modified_ms)
 
     def delete(self, location: str) -> None:

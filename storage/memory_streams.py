@@ -12,6 +12,7 @@ from typing import Literal, TypeVar
 
 import msgspec
 
+from firn.model.deployment import is_foreign_mark
 from firn.model.errors import Unavailable, UnknownOutcome
 from firn.storage.intent_streams import (
     BOOK_VERSION,
@@ -71,6 +72,7 @@ class MemoryStreams:
         self._entries_lost = 0
         self._faults = StoreFaults()
         self._drops: list[Drop] = []
+        self._expected: str | None = None
 
     def drop_next_write(self, when: Drop) -> None:
         """Lose the reply of the next write, ``before`` it takes effect or ``after``."""
@@ -287,6 +289,23 @@ class MemoryStreams:
             self._server.keys[self._names.epoch] = (self._server.new_epoch(), None)
         return (self._server.get(self._names.epoch) or b"").decode()
 
+    async def deployment(self) -> bytes | None:
+        await self._answer()
+        return self._server.get(self._names.deployment)
+
+    async def mark(self, deployment: bytes, *, replacing: bytes | None) -> bool:
+        def effect() -> bool:
+            if self._server.get(self._names.deployment) != replacing:
+                return False
+            self._server.put(self._names.deployment, deployment)
+            return True
+
+        await self._answer()
+        return effect()
+
+    def expect(self, deployment: str | None) -> None:
+        self._expected = deployment
+
     async def clock_ms(self) -> int:
         return self._server.now_ms()
 
@@ -349,6 +368,11 @@ class MemoryStreams:
     # ------------------------------------------------------------------------------------------------------------------
 
     async def _turn(self) -> None:
+        await self._answer()
+        if is_foreign_mark(self._server.get(self._names.deployment), self._expected):
+            raise Unavailable("Redis is another deployment's")
+
+    async def _answer(self) -> None:
         await asyncio.sleep(0)
         if self._server.down:
             raise Unavailable("Redis is down")

@@ -149,13 +149,16 @@ class ObjectFiles:
         except (BaseError, OSError, ValueError) as error:
             _raise(location, error)
 
-    def list(self, prefix: str) -> Iterator[FileInfo]:
+    def list(self, prefix: str, *, after: str | None = None) -> Iterator[FileInfo]:
         store, key = self._locate(prefix, folder=True)
         given = prefix.rstrip("/") + "/"
         cut = len(key) + 1 if key else 0
         try:
-            for page in obstore.list(store, key or None):
+            offset = None if after is None else self._locate(after)[1]
+            for page in obstore.list(store, key or None, offset=offset):
                 for found in page:
+                    if offset is not None and found["path"] <= offset:
+                        continue  # a server that knows no beginning
                     modified_ms = int(found["last_modified"].timestamp() * 1000)
                     location = given + found["path"][cut:]
                     yield FileInfo(location=location, size=found["size"], modified_ms=modified_ms)

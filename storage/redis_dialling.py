@@ -9,7 +9,7 @@ the master's address, secrets and TLS files are read whenever a connection is ma
 from __future__ import annotations
 
 import ssl
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -46,6 +46,8 @@ class Dialler:
         self.generation = 0
         self.let_in = False
         """Whether Redis has ever taken the credentials: then a refusal may be a secret that is being renewed."""
+        self.owner: Callable[[Any], Awaitable[None]] | None = None
+        """Refuses a connection to a Redis of another deployment (`firn.storage.redis_owner`)."""
         files = place.password_file is not None or place.url_file is not None
         self.credentials = RenewedCredentials(place, on_fault=faults.saw) if files else None
         self._tls: tuple[Sequence[object], ssl.SSLContext] | None = None
@@ -75,6 +77,8 @@ class Dialler:
         """After it was made: raises ReadOnlyError for a replica. A server that hides its role is taken."""
         if self.place.kind != "cluster":  # whose slots say where to go
             await self._check_role(connection)
+            if self.owner is not None:
+                await self.owner(connection)
         self.let_in = True
 
     async def _check_role(self, connection: Any) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Final
 import redis.exceptions as rx
 import structlog
 
+from firn.model.errors import Unavailable
 from firn.storage.intent_streams import (
     DEAD_LETTER_FIELD,
     EVENT_FIELD,
@@ -36,6 +37,7 @@ from firn.storage.redis_claims import RedisClaims
 from firn.storage.redis_deliveries import deliveries_of, group_of, lag_of
 from firn.storage.redis_dialling import CONNECT_TIMEOUT_S, Dialler, client_of
 from firn.storage.redis_errors import ANSWER_TIMEOUT_S, RedisErrors
+from firn.storage.redis_owner import ForeignRedisError, RedisOwner
 from firn.storage.redis_place import place_of
 from firn.storage.redis_taking import RedisTaking
 from firn.storage.redis_telling import RedisTelling
@@ -77,6 +79,8 @@ class RedisStreams:
         self._cluster = place.kind == "cluster"
         self._faults = StoreFaults()
         dialler = Dialler(place, self._faults)
+        self._owner = RedisOwner(names or StreamNames())
+        dialler.owner = self._owner.check
         self._errors = RedisErrors(dialler, self._faults)
         self._redis: Any = client_of(
             dialler,
@@ -263,6 +267,26 @@ class RedisStreams:
             pipeline.get(self._names.epoch)
             _, value = await pipeline.execute()
             return _text(value)
+
+    async def deployment(self) -> bytes | None:
+        try:
+            return await self._get("deployment", self._names.deployment)
+        except Unavailable as error:
+            if isinstance(error.__cause__, ForeignRedisError):
+                return error.__cause__.found
+            raise
+
+    async def mark(self, deployment: bytes, *, replacing: bytes | None) -> bool:
+        async with self._errors("mark", write=True):
+            if replacing is None:
+                return bool(await self._redis.set(self._names.deployment, deployment, nx=True))
+            if await self._redis.get(self._names.deployment) != replacing:
+                return False
+            await self._redis.set(self._names.deployment, deployment)
+            return True
+
+    def expect(self, deployment: str | None) -> None:
+        self._owner.expected = deployment
 
     async def clock_ms(self) -> int:
         async with self._errors("clock"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import click
@@ -15,13 +15,26 @@ from firn.coordinator.cli.text import one_line, shown
 from firn.coordinator.operations.table_health import EVENTS_MAX
 from firn.coordinator.recovery.heads import Witness
 from firn.coordinator.recovery.journals import Journals, Link
-from firn.coordinator.recovery.run import ANNOUNCED_AT_ONCE, Found, Storage, Survey, places_of, restore, survey
+from firn.coordinator.recovery.run import (
+    ANNOUNCED_AT_ONCE,
+    Found,
+    Storage,
+    Survey,
+    of_uuid,
+    places_of,
+    replace,
+    restore,
+    survey,
+)
+from firn.coordinator.store_identity import StoreIdentity
 from firn.model.amounts import plural
+from firn.model.deployment import judge
 from firn.model.errors import AlreadyExists, CorruptFile, FirnError, InvalidInput, Misconfigured, NotFound, Unavailable
 from firn.model.event import Event
+from firn.model.identifiers import check_table_name
 from firn.storage.intent_streams import TablePlace
 from firn.storage.journal import segment_key
-from firn.storage.membership import Membership
+from firn.storage.leases import Leases
 from firn.storage.metadata_files import version_of
 from firn.storage.pauses import Pauses
 from firn.storage.pointers import Pointer, Pointers
@@ -33,63 +46,96 @@ COLUMNS: Final = (
 
 LISTED_MAX: Final = 20
 
+LOCK_S: Final = 30.0
+"""How long a table's lock is waited for."""
+
 _EVENT: Final = msgspec.json.Decoder(Event)
 _PLACE: Final = msgspec.json.Decoder(TablePlace)
 
 
 @click.command(
-    epilog="Examples: firn recover   firn recover --yes   firn recover --location s3://old-bucket/tables --missing-only"
+    epilog="Examples: firn recover   firn recover --yes   firn recover db.events --yes   "
+    "firn recover --location s3://old-bucket/tables --missing-only"
 )
-@click.option("--yes", is_flag=True, help="Make the pointers. Without it, only what would be done is shown.")
-@click.option("--missing-only", is_flag=True, help="Go on where some tables have pointers: those stay as they are.")
+@click.argument("tables", nargs=-1, metavar="[TABLE]...")
+@click.option("--yes", is_flag=True, help="Make and set the pointers. Without it, only what would be done is shown.")
+@click.option("--missing-only", is_flag=True, help="Make missing pointers only: those that are there stay as they are.")
 @click.option(
     "--location", "locations", multiple=True, metavar="PLACE",
     help="A further place in which tables are [default: the warehouse and all allowed places].",
 )  # fmt: skip
+@click.option("--uuid", help="Of several tables that have had the name: give it to this one.")
+@click.option("--adopt-redis", is_flag=True, help="Take a Redis over that is marked as another's.")
+@click.option("--adopt-warehouse", is_flag=True, help="Take a warehouse over that has no mark, or another's.")
 @reaching
-def recover(reach: Reach, *, yes: bool, missing_only: bool, locations: tuple[str, ...]) -> int:
-    """Rebuild the pointers of all tables and views from their journals and metadata, after ZooKeeper was lost.
+def recover(
+    reach: Reach,
+    *,
+    tables: tuple[str, ...],
+    yes: bool,
+    missing_only: bool,
+    locations: tuple[str, ...],
+    uuid: str | None,
+    adopt_redis: bool,
+    adopt_warehouse: bool,
+) -> int:
+    """Rebuild pointers of tables and views from their journals and metadata: those that ZooKeeper has lost, and those
+    that are older than the journal.
 
     Each journal segment is read once, and nothing in table storage is changed. What was committed stays committed, what
-    was decided is answered again, dropped tables stay dropped, renamed ones renamed. Run it before any daemon is
-    started: one that finds no pointers refuses intents. docs/recovery.md tells the whole procedure.
+    was decided is answered again, dropped tables stay dropped, renamed ones renamed. ZooKeeper and Redis are marked as
+    the warehouse's, so that daemons go on. It may be run beside daemons. docs/recovery.md tells the whole procedure.
     """
-    pointers, members = reach.run(_in_zookeeper(reach))
+    if uuid is not None and len(tables) != 1:
+        raise InvalidInput("--uuid needs the name of one table", where="firn recover")
+    for name in tables:
+        check_table_name(name)
+    adopting = Adopting(redis=adopt_redis, warehouse=adopt_warehouse)
+    reach.run(_refuse_if_foreign(reach, adopting))
+    pointers = reach.run(_in_zookeeper(reach))
     storage = Storage(reach.files, limits=reach.settings.limits)
     places = (*dict.fromkeys((*reach.settings.allowed_locations, *locations)),)
     complain(f"firn: looking for journals below {', '.join(map(shown, places))}")
     journals = storage.journals(places)
     complain(f"firn: {plural(len(journals.by_key), 'journal segment')} of {plural(len(journals.by_name), 'name')}")
+    if uuid is not None:
+        journals = of_uuid(journals, tables[0], uuid)
+    known = {name: pointer for name, pointer in pointers.items() if pointer is not None}
     found = survey(
-        storage, journals, existing=pointers.keys(), witness=reach.run(_witness(reach, journals))
+        storage, journals, existing=pointers.keys(), witness=reach.run(_witness(reach, journals)),
+        pointers={} if missing_only else known,
     )  # fmt: skip
+    if tables:
+        found = msgspec.structs.replace(found, tables=tuple(one for one in found.tables if one.table in tables))
+        missing = sorted({*tables} - {one.table for one in found.tables})
+        if missing:
+            raise NotFound(f"there is no journal of {_listed(missing)}{'' if uuid is None else f' with uuid {uuid}'}")
+    if uuid is not None:
+        found = _given_to(found, storage, journals)
     if not yes:
         _show(reach, found, restored=None)
         return _code(found)
-    _refuse_if_unwise(found, members, missing_only=missing_only)
-    restored = reach.run(_restore(reach, found, list(pointers.values())))
+    restored = reach.run(_restore(reach, found, known, named=bool(tables)))
+    if not tables:
+        reach.run(_mark(reach, adopting))
     _show(reach, found, restored=restored)
     return _code(found)
 
 
+def _given_to(found: Survey, storage: Storage, journals: Journals) -> Survey:
+    """The survey of one name, whose pointer is to lead to the only journal that is left of it."""
+    (one,) = found.tables
+    if one.finding in {"restore", "stale", "exists"} and one.trouble is None:
+        return found
+    alone = survey(storage, journals, existing=(), witness=lambda _: None)
+    (chosen,) = (other for other in alone.tables if other.table == one.table)
+    if chosen.finding == "restore":
+        chosen = msgspec.structs.replace(chosen, finding="stale")
+    return msgspec.structs.replace(found, tables=(chosen,))
+
+
 def _code(found: Survey) -> int:
-    return EXIT_NO if any(one.finding == "damaged" for one in found.tables) else EXIT_OK
-
-
-def _refuse_if_unwise(found: Survey, members: Sequence[str], *, missing_only: bool) -> None:
-    if missing_only:
-        return
-    existing = [one.table for one in found.tables if one.finding == "exists"]
-    if existing:
-        raise Misconfigured(
-            f"{plural(len(existing), 'pointer')} there already ({_listed(existing)}), so ZooKeeper was not lost whole: "
-            "nothing was done. --missing-only restores the others, and leaves these as they are"
-        )
-    if members:
-        raise Misconfigured(
-            f"daemons are running ({_listed(members)}): nothing was done. Stop them first, they refuse intents for "
-            "tables that have no pointer; or give --missing-only"
-        )
+    return EXIT_NO if any(one.finding in {"damaged", "split"} for one in found.tables) else EXIT_OK
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -100,8 +146,39 @@ def _listed(names: Sequence[str]) -> str:
 # -- what the servers still have ---------------------------------------------------------------------------------------
 
 
-async def _in_zookeeper(reach: Reach) -> tuple[dict[str, Pointer | None], list[str]]:
-    """The names that have a pointer, with it (None where it cannot be read), and the daemons that are there."""
+class Adopting(msgspec.Struct, frozen=True, kw_only=True):
+    """Which stores are taken over although they are marked as another deployment's."""
+
+    redis: bool
+    warehouse: bool
+
+
+async def _refuse_if_foreign(reach: Reach, adopting: Adopting) -> None:
+    """Raise Misconfigured where pointers would be made in another deployment's ZooKeeper."""
+    async with reach.session() as session, reach.streams_if_any() as streams:
+        stores = StoreIdentity(reach.settings, session=session, streams=streams, files=reach.files)
+        await stores.read_warehouse()
+        verdict = judge(await stores.marks(redis_may_be_away=True))
+    taken = {"redis-foreign": adopting.redis, "warehouse-foreign": adopting.warehouse, "zookeeper-other-root": True}
+    if verdict.is_foreign and not taken.get(verdict.finding, False):
+        raise Misconfigured(verdict.reason)
+    if not verdict.is_fine:
+        complain(f"firn: {one_line(verdict.reason)}")
+
+
+async def _mark(reach: Reach, adopting: Adopting) -> None:
+    """Mark ZooKeeper and Redis as the warehouse's deployment, so that daemons take them for their own."""
+    async with reach.session() as session, reach.streams_if_any() as streams:
+        stores = StoreIdentity(reach.settings, session=session, streams=streams, files=reach.files)
+        await stores.read_warehouse()
+        try:
+            await stores.adopt(redis=adopting.redis, warehouse=adopting.warehouse)
+        except Unavailable as error:
+            complain(f"firn: not all stores were marked; a daemon marks them when it starts: {one_line(str(error))}")
+
+
+async def _in_zookeeper(reach: Reach) -> dict[str, Pointer | None]:
+    """The names that have a pointer, with it; None where it cannot be read."""
     found: dict[str, Pointer | None] = {}
     async with reach.session() as session:
         pointers = Pointers(session)
@@ -113,7 +190,7 @@ async def _in_zookeeper(reach: Reach) -> tuple[dict[str, Pointer | None], list[s
                 found[name] = None
             except NotFound:
                 continue
-        return found, await Membership(session).members()
+    return found
 
 
 async def _witness(reach: Reach, journals: Journals) -> Witness:
@@ -160,21 +237,31 @@ def _metadata_of(data: bytes) -> str:
 # -- doing it ----------------------------------------------------------------------------------------------------------
 
 
-async def _restore(reach: Reach, found: Survey, existing: Sequence[Pointer | None]) -> list[str]:
-    """Make the pointers, and tell Redis where all tables are; the names that were restored."""
+async def _restore(reach: Reach, found: Survey, known: Mapping[str, Pointer], *, named: bool) -> list[str]:
+    """Make and set the pointers, and tell Redis where all tables are; the names that were restored."""
     restored: list[Pointer] = []
     async with reach.session() as session:
         pointers, pauses = Pointers(session), Pauses(session)
-        for one in found.tables:
-            if one.finding != "restore" or one.pointer is None:
-                continue
-            try:
-                await restore(pointers, pauses, one.pointer)
-            except (AlreadyExists, InvalidInput) as error:
-                complain(f"firn: {one_line(str(error))}")
-            else:
-                restored.append(one.pointer)
-    places = list(places_of([*restored, *(pointer for pointer in existing if pointer is not None)]).items())
+        leases = Leases(session, member="operator (firn recover)")
+        try:
+            for one in found.tables:
+                if one.pointer is None:
+                    continue
+                try:
+                    if one.finding == "restore":
+                        await restore(pointers, pauses, one.pointer)
+                    elif one.finding == "stale" or (one.finding == "exists" and named):
+                        await _set(pointers, leases, one.pointer, surveyed=known[one.table])
+                    else:
+                        continue
+                except (AlreadyExists, InvalidInput) as error:
+                    complain(f"firn: {one_line(str(error))}")
+                else:
+                    restored.append(one.pointer)
+        finally:
+            await leases.close()
+    existing = [pointer for name, pointer in known.items() if name not in {one.table for one in restored}]
+    places = list(places_of([*restored, *existing]).items())
     try:
         async with reach.streams() as streams:
             for start in range(0, len(places), ANNOUNCED_AT_ONCE):
@@ -185,6 +272,21 @@ async def _restore(reach: Reach, found: Survey, existing: Sequence[Pointer | Non
             f"firn recover --missing-only --yes: {one_line(str(error))}"
         )
     return [pointer.table for pointer in restored]
+
+
+async def _set(pointers: Pointers, leases: Leases, pointer: Pointer, *, surveyed: Pointer) -> None:
+    """Set a pointer that is there, under the table's lock. Raises AlreadyExists, Unavailable."""
+    lease = await leases.acquire(pointer.table, timeout_s=LOCK_S)
+    if lease is None:
+        raise Unavailable(f"the lock of {pointer.table!r} was not free within {LOCK_S:g} s")
+    try:
+        known = await pointers.read(pointer.table)
+        if known.pointer.journal_head != surveyed.journal_head:
+            raise AlreadyExists(f"the pointer of {pointer.table!r} was moved meanwhile: look again with firn recover")
+        kept = msgspec.structs.replace(pointer, paused=known.pointer.paused or pointer.paused)
+        await replace(pointers, kept, expected=known.version, lease=lease)
+    finally:
+        await leases.release(lease)
 
 
 # -- what is shown -----------------------------------------------------------------------------------------------------
@@ -203,7 +305,10 @@ def _show(reach: Reach, found: Survey, *, restored: list[str] | None) -> None:
         complain(f"firn: and {len(found.torn) - LISTED_MAX} more (--json lists all)")
     if found.copies:
         complain(f"firn: {plural(len(found.copies), 'segment')} of copied or moved tables left out (--json)")
-    counts = {finding: sum(one.finding == finding for one in found.tables) for finding in ("restore", "damaged")}
+    counts = {
+        finding: sum(one.finding == finding for one in found.tables)
+        for finding in ("restore", "stale", "split", "damaged")
+    }
     if counts["damaged"]:
         complain(
             f"firn: {plural(counts['damaged'], 'table')} not restorable as stored: bring the files back that are "
@@ -215,13 +320,16 @@ def _show(reach: Reach, found: Survey, *, restored: list[str] | None) -> None:
             f"{plural(len(paused), 'table')} {'was' if len(paused) == 1 else 'were'} paused, and "
             f"{'stays' if len(paused) == 1 else 'stay'} so until firn resume: {_listed(paused)}"
         )
+    stale = f", {plural(counts['stale'], 'stale one')} set" if counts["stale"] else ""
     if restored is None:
         reach.output.say(
-            f"{plural(counts['restore'], 'pointer')} would be made; nothing was changed"
-            + (" (--yes makes them)" if counts["restore"] else "")
+            f"{plural(counts['restore'], 'pointer')} would be made{stale}; nothing was changed"
+            + (f" (--yes makes {'and sets ' if stale else ''}them)" if counts["restore"] or stale else "")
         )
     else:
-        reach.output.say(f"{plural(len(restored), 'pointer')} made; firn fsck --all checks the tables")
+        reach.output.say(
+            f"{plural(len(restored), 'pointer')} made{' or set' if stale else ''}; firn fsck --all checks the tables"
+        )
 
 
 def _row(one: Found) -> tuple[object, ...]:

@@ -30,20 +30,21 @@ import structlog
 from firn.coordinator.calculating.calculator import Calculator
 from firn.coordinator.cli.exits import EXIT_LEFT_BEHIND, EXIT_OK
 from firn.coordinator.config import Settings, load_settings, redacted_url
-from firn.coordinator.connections import connect
+from firn.coordinator.connections import Connections, connect
 from firn.coordinator.daemon import Daemon
 from firn.coordinator.embedded import EmbeddedServers
 from firn.coordinator.endpoints import DATA_DEFAULT, Endpoints, forget_endpoints, write_endpoints
 from firn.coordinator.intake.read_appends import Rules
 from firn.coordinator.logs import configure_logs
+from firn.coordinator.store_identity import StoreIdentity
 from firn.coordinator.thread_calls import calls_under_way
 from firn.coordinator.version import VERSION
-from firn.coordinator.warehouse_folders import warehouse_folders
+from firn.coordinator.warehouse_folders import known_folders, warehouse_folders
 from firn.model.errors import FirnError, Misconfigured
 from firn.storage.file_writes import FileWrites, ProcessWrites, ThreadWrites
-from firn.storage.locations import FILE_SCHEME, scheme_of
+from firn.storage.locations import FILE_SCHEME, normalize, scheme_of
 from firn.storage.malloc_settings import give_freed_memory_back
-from firn.storage.marked_folders import MarkedFiles
+from firn.storage.marked_folders import MarkedFiles, MarkedFolders
 from firn.storage.wire_files import IS_COMPILED
 
 SWITCH_INTERVAL_S: Final = 0.001
@@ -219,7 +220,10 @@ async def _serve(settings: Settings, *, data: Path | None) -> None:
         if data is not None:
             stack.callback(forget_endpoints, data)
             write_endpoints(data, Endpoints.of(settings, http=url))
-        click.echo(_greeting(settings, http=url))
+        if (wrong := daemon.holds_because) is not None:
+            click.echo(f"firn is not ready, and holds what it is asked for: {wrong}", err=True)
+        else:
+            click.echo(_greeting(settings, http=url))
         failed = asyncio.create_task(daemon.failed())
         if not await _done_before(signals.stop, failed):
             return
@@ -234,7 +238,8 @@ async def _start(
     connections = await stack.enter_async_context(connect(settings))
     python = platform.python_version()
     structlog.get_logger().info("daemon begins", version=VERSION, python=python, compiled=IS_COMPILED)
-    folders = await warehouse_folders(settings, session=connections.session, files=connections.files)
+    stores = StoreIdentity(settings, session=connections.session, streams=connections.streams, files=connections.files)
+    folders = await _folders(settings, connections, stores)
     files = MarkedFiles(connections.files, folders)
     writes: FileWrites = ThreadWrites(files)
     if scheme_of(settings.warehouse.location) == FILE_SCHEME and sys.platform == "linux":
@@ -246,10 +251,27 @@ async def _start(
         stack.push_async_callback(calculator.close)
     daemon = Daemon(
         settings, session=connections.session, streams=connections.streams, files=files, writes=writes,
-        calculator=calculator,
+        calculator=calculator, stores=stores,
     )  # fmt: skip
     stack.push_async_callback(daemon.stop, hurried=hurried)
     return daemon, await daemon.start()
+
+
+async def _folders(settings: Settings, connections: Connections, stores: StoreIdentity) -> MarkedFolders:
+    """The local folders with their marks. Raises Misconfigured where a setting leads to another deployment's store.
+
+    With a ZooKeeper that has lost its data the daemon starts, and holds what it is asked for.
+    """
+    verdict = await stores.at_start()
+    if verdict.is_foreign:
+        raise Misconfigured(verdict.reason)
+    if not verdict.is_fine:
+        return known_folders(settings, mark=stores.warehouse_mark)
+    folders = await warehouse_folders(
+        settings, session=connections.session, files=connections.files, deployment=verdict.deployment
+    )
+    stores.warehouse_is(folders.marks.get(normalize(settings.warehouse.location)))
+    return folders
 
 
 async def _done_before(stop: asyncio.Event, task: asyncio.Task[Any]) -> bool:

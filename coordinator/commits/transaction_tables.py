@@ -11,6 +11,7 @@ import msgspec
 
 from firn.coordinator.lanes.lane_threads import Run
 from firn.coordinator.lanes.paused_tables import TablePausedError
+from firn.coordinator.recovery.pointer_ages import PointerAges
 from firn.coordinator.replay.holds import Hold
 from firn.coordinator.replay.transaction import UNREADABLE, Seen, UnreadableTableError
 from firn.coordinator.tables.table_catalogs import TableCatalogs
@@ -21,7 +22,7 @@ from firn.model.limits import Limits
 from firn.model.operations.tables import CreateTable
 from firn.model.operations.transaction import Transaction, Unchanged
 from firn.storage.journal import JournalFiles
-from firn.storage.pointers import PointerCheck, Pointers
+from firn.storage.pointers import Pointer, PointerCheck, Pointers
 
 STATES_KEPT: Final = 8
 """States of other tables that a lane keeps: the live-file index of each is in memory."""
@@ -42,7 +43,7 @@ class Others(msgspec.Struct, frozen=True, eq=False):
 class TransactionTables:
     """What one lane knows of the tables beside its own. Its states are no other lane's.
 
-    `run` has threads for what blocks on a store.
+    `run` has threads for what blocks on a store. `ages` compares pointers with journals, where it is to be done.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class TransactionTables:
         journal: JournalFiles,
         limits: Limits,
         run: Run = asyncio.to_thread,
+        ages: PointerAges | None = None,
     ) -> None:
         self._pointers = pointers
         self._catalogs = catalogs
@@ -61,6 +63,7 @@ class TransactionTables:
         self._journal = journal
         self._limits = limits
         self._run = run
+        self._ages = ages
         self._states: OrderedDict[str, TableState] = OrderedDict()
 
     async def to_lock(self, transaction: Transaction) -> tuple[str, ...]:
@@ -117,6 +120,10 @@ class TransactionTables:
                 versioned = await self._catalogs.read(table)
             except NotFound:
                 versioned = None
+                if self._ages is not None:
+                    await self._ages.check_absent(table)
+            if versioned is not None:
+                await self._compare(versioned.pointer)
             if versioned is not None and versioned.pointer.paused is not None:
                 raise TablePausedError(table, versioned.pointer.paused)
             await self._run(state.load, versioned)
@@ -125,13 +132,21 @@ class TransactionTables:
         self._states[table] = state
         return state
 
+    async def _compare(self, pointer: Pointer) -> None:
+        """Raise Unavailable where the pointer is older than its journal; a file-system table goes by its files."""
+        if self._ages is not None and (pointer.catalog == "metastore" or pointer.dropped):
+            await self._ages.check(pointer.table, pointer, head=pointer.journal_head)
+
     async def _look_at(self, one: Unchanged) -> tuple[Seen, PointerCheck | None]:
         try:
             versioned = await self._catalogs.read(one.table)
             pointer, metadata = versioned.pointer, None
+            await self._compare(pointer)
             if not isinstance(one.snapshot_id, msgspec.UnsetType) and not pointer.dropped and pointer.kind == "table":
                 metadata = await self._run(self._reader.metadata, pointer.metadata_location, digest=pointer.digest)
         except NotFound:
+            if self._ages is not None:
+                await self._ages.check_absent(one.table)
             return Seen(None), None
         except UNREADABLE as error:
             raise UnreadableTableError(one.table, error) from error

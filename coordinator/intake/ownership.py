@@ -17,7 +17,10 @@ RECHECK_S = 2.0
 
 
 class Ownership:
-    """Takes the shards that are assigned to this daemon, gives up those that are not."""
+    """Takes the shards that are assigned to this daemon, gives up those that are not.
+
+    While `may_own` says no, it gives up all of them: its stores are not those of its deployment.
+    """
 
     def __init__(
         self,
@@ -27,12 +30,14 @@ class Ownership:
         shards: int,
         metrics: Metrics,
         on_release: Callable[[set[int]], Awaitable[None]],
+        may_own: Callable[[], Awaitable[bool]] | None = None,
     ) -> None:
         self._membership = membership
         self._member = member
         self._shards = shards
         self._metrics = metrics
         self._on_release = on_release
+        self._may_own = may_own
         self._owned: set[int] = set()
         self._unreleased: set[int] = set()
         """Shards that this daemon serves no more and whose nodes it may still have."""
@@ -47,6 +52,10 @@ class Ownership:
     async def still_owns(self, shard: int) -> bool:
         """Whether a shard is this daemon's by what ZooKeeper says now; False also while it does not answer."""
         return shard in self._owned and await self._membership.still_owns(shard)
+
+    def look_again(self) -> None:
+        """What `may_own` says may have changed."""
+        self._changed.set()
 
     async def run(self) -> None:
         """Follow the members until cancelled."""
@@ -69,10 +78,12 @@ class Ownership:
                 self._changed.set()
 
     async def _rebalance(self) -> None:
+        may_own = self._may_own is None or await self._may_own()
         members = await self._membership.members()
-        if self._member not in members:
+        if may_own and self._member not in members:
             return  # the session was lost and is not back yet
-        wanted = {shard for shard, owner in assign(self._shards, members).items() if owner == self._member}
+        assigned = assign(self._shards, members) if may_own else {}
+        wanted = {shard for shard, owner in assigned.items() if owner == self._member}
         lost = self._owned.difference(self._membership.owned_of(self._owned))
         surplus = (self._owned - wanted) | lost
         if surplus:

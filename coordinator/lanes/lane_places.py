@@ -10,16 +10,20 @@ import structlog
 from firn.coordinator.commits.commit import Prepared
 from firn.coordinator.lanes.workshop import Workshop
 from firn.coordinator.pending import Pending, operations_in
+from firn.coordinator.recovery.pointer_ages import StalePointerError
 from firn.coordinator.replay.attempt import Found, Placement
 from firn.coordinator.replay.files_rules import places_of
-from firn.coordinator.replay.places import chooses_places, places_beside
+from firn.coordinator.replay.places import chooses_places, may_make, places_beside
+from firn.coordinator.replay.tables import default_location
 from firn.coordinator.tables.place_checks import foreign_places, unusable_files, with_places
 from firn.coordinator.tables.table_locations import TableLocations
 from firn.coordinator.tables.table_state import TableState
-from firn.model.errors import CorruptFile
+from firn.model.errors import CorruptFile, NotFound
 from firn.model.intent import Intent, RenameTable
-from firn.model.operations.views import RenameView
+from firn.model.operations.tables import RegisterTable
+from firn.model.operations.views import RegisterView, RenameView
 from firn.storage.locations import FILE_SCHEME, scheme_of
+from firn.storage.pointers import Pointer
 
 
 class LanePlaces:
@@ -44,6 +48,7 @@ class LanePlaces:
         foreign = await self.foreign([state])
         if not choosing:
             return Placement(warehouse=shop.warehouse, allowed=shop.allowed, foreign=foreign)
+        await self._are_free(choosing)
         taken = await shop.locations.all()
         if any(operation.table != self._table for operation in choosing) or state.pointer is not None:
             await shop.locations.announce_move({self._table, *(name for one in choosing for name in _names_in(one))})
@@ -51,6 +56,31 @@ class LanePlaces:
             warehouse=shop.warehouse, allowed=shop.allowed, taken=taken, foreign=foreign, registered=registered
         )
         return await shop.threads.read(with_places, placement, choosing)
+
+    async def compare(self, pointer: Pointer, *, lock_token: int) -> None:
+        """Raise Unavailable where the pointer of the lane's table is older than its journal.
+
+        A file-system table goes by its files: its pointer may be behind them.
+        """
+        if pointer.catalog == "metastore" or pointer.dropped:
+            await self._shop.ages.check(pointer.table, pointer, head=pointer.journal_head, lock_token=lock_token)
+
+    async def _are_free(self, choosing: Sequence[Intent]) -> None:
+        """Raise Unavailable where a table is to be made in the folder of one that this ZooKeeper does not know."""
+        for operation in choosing:
+            if not may_make(operation) or isinstance(operation, RegisterTable | RegisterView):
+                continue
+            own = getattr(operation, "location", None) or default_location(
+                operation.table, warehouse=self._shop.warehouse
+            )
+            for name in await self._shop.ages.unknown_in(own):
+                try:
+                    await self._shop.pointers.read(name)
+                except NotFound as error:
+                    raise StalePointerError(
+                        f"{own} has the journal of {name!r}, which this ZooKeeper does not know: no table is made "
+                        f"there. Bring the right ZooKeeper back, or restore the pointer: firn recover {name} --yes"
+                    ) from error
 
     async def foreign(self, states: Iterable[TableState]) -> dict[str, dict[str, str]]:
         """Return the places beside their location that tables should not have, by table, with the reasons.

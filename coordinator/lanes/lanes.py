@@ -98,6 +98,8 @@ class Lanes:
         try:
             head = (await shop.pointers.read(table)).pointer.journal_head
         except NotFound:
+            await shop.stores.confirm_now()
+            await shop.ages.check_absent(table)
             return None
         skew_ms = shop.limits.clock_skew_minutes_max * 60_000
         found = await shop.threads.read(find_decision, shop.journal, head, intent_id, skew_ms=skew_ms)

@@ -42,6 +42,8 @@ from firn.model.identifiers import uuid7
 from firn.model.journal import Retried
 from firn.model.manifest import ManifestFile
 from firn.model.metadata import TableMetadata
+from firn.model.operations.tables import RegisterTable
+from firn.model.operations.views import RegisterView
 from firn.model.outcome import Outcome, Rejected
 from firn.model.table_properties import MAX_SWAPS_PER_SECOND
 from firn.storage.leases import Lease
@@ -80,7 +82,7 @@ class TableCommits:
         """Whether the state is of an earlier lane, and has not been compared with the pointer yet."""
         self._others = TransactionTables(
             pointers=shop.pointers, catalogs=shop.catalogs, reader=shop.reader, journal=shop.journal,
-            limits=shop.limits, run=shop.threads.read,
+            limits=shop.limits, run=shop.threads.read, ages=shop.ages,
         )  # fmt: skip
         self._followed: int | None = None
         """The fencing token under which the state is what the pointer says; None when it may not be."""
@@ -147,7 +149,7 @@ class TableCommits:
                 return
             registered = await self._registered(batch, batch_id)
             async with self._lock.together(await self._further_locks(batch)) as leases:
-                await self._follow(leases[0])
+                await self._follow(leases[0], batch)
                 self._say_what_was_found(retried)
                 batch[:] = await self._first_outcomes.tell(batch, self._state)
                 if not batch:
@@ -323,8 +325,14 @@ class TableCommits:
         try:
             await self._shop.pointers.read(self.table)
         except NotFound:
+            await self._is_unknown_for_certain()
             return False
         return True
+
+    async def _is_unknown_for_certain(self, lease: Lease | None = None) -> None:
+        """Raise Unavailable where ZooKeeper has no pointer because it is not the one that had it."""
+        await self._shop.stores.confirm_now()
+        await self._shop.ages.check_absent(self.table, lock_token=None if lease is None else lease.token)
 
     def _refuse_unknown(self, batch: Sequence[Pending]) -> None:
         refused = Refused(rule="unknown-table", message=f"there is no table {self.table!r}", hint="fix")
@@ -346,14 +354,22 @@ class TableCommits:
         transaction = transaction_in(batch)
         return places if transaction is None else (*await self._others.to_lock(transaction), *places)
 
-    async def _follow(self, lease: Lease) -> None:
-        """Bring the state to where the pointer is now, unless nobody but this lane can have moved it."""
+    async def _follow(self, lease: Lease, batch: Sequence[Pending]) -> None:
+        """Bring the state to where the pointer is now, unless nobody but this lane can have moved it.
+
+        Raises Unavailable where ZooKeeper is not the deployment's, or older than the table.
+        """
         if self._followed == lease.token:
             return
+        await self._shop.stores.confirm()
         try:
             versioned = await self._shop.catalogs.read(self.table)
         except NotFound:
             versioned = None
+            if not any(isinstance(one, RegisterTable | RegisterView) for one in operations_in(batch)):
+                await self._is_unknown_for_certain(lease)
+        if versioned is not None:
+            await self._places.compare(versioned.pointer, lock_token=lease.token)
         if versioned is not None and versioned.pointer.paused is not None:
             raise TablePausedError(self.table, versioned.pointer.paused)
         try:

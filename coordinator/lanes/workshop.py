@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import Protocol
 
 import msgspec
 
@@ -12,6 +13,7 @@ from firn.coordinator.lanes.paused_tables import PausedTables
 from firn.coordinator.metrics import Metrics
 from firn.coordinator.outcomes.publish import Publisher
 from firn.coordinator.pending import Pending
+from firn.coordinator.recovery.pointer_ages import PointerAges
 from firn.coordinator.replay.holds import Hold
 from firn.coordinator.replay.working import Working
 from firn.coordinator.tables.merges_beside import MergesBeside
@@ -26,6 +28,28 @@ from firn.storage.given_up import GivenUp
 from firn.storage.journal import JournalFiles
 from firn.storage.leases import Leases
 from firn.storage.pointers import Pointers
+
+
+class Stores(Protocol):
+    """Whether the stores are the deployment's (`firn.coordinator.store_identity`)."""
+
+    async def confirm(self) -> None:
+        """Raise Unavailable unless the ZooKeeper of this session is."""
+        ...
+
+    async def confirm_now(self) -> None:
+        """As `confirm`, asked of ZooKeeper."""
+        ...
+
+
+class AnyStores:
+    """Stores that nobody has marked: all are taken as they are."""
+
+    async def confirm(self) -> None:
+        return
+
+    async def confirm_now(self) -> None:
+        return
 
 
 class Workshop(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -55,6 +79,9 @@ class Workshop(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     wall_ms: Callable[[], int]
     connected: Callable[[], Awaitable[None]]
     """Waits until the ZooKeeper session is connected."""
+    stores: Stores
+    """Whether ZooKeeper is the deployment's."""
+    ages: PointerAges
     waiting: Callable[[str, Collection[tuple[int, str]] | None], Awaitable[tuple[Hold, ...]]]
     """What work needs of a table: that in no lane here (None), or all of it but these entries (shard and id)."""
     consumed: Callable[[str], Awaitable[tuple[Hold, ...]]]

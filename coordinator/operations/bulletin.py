@@ -61,6 +61,11 @@ class Bulletin:
         self._said = self._notice()
         return self._said
 
+    def now(self) -> bytes:
+        """The notice to join with again."""
+        self._said = self._notice()
+        return self._said
+
     async def run(self) -> None:
         """Keep the notice true, until cancelled. The log hears once of a ZooKeeper that does not take it."""
         refused = False

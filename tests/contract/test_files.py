@@ -165,6 +165,20 @@ def test_listing_gives_every_file_below_a_folder_and_none_beside_it(place):
     assert list(place.files.list(f"{place.root}/none")) == []
 
 
+def test_a_listing_may_begin_after_a_name(place):
+    names = ["0000000001-a", "0000000002-b", "0000000003-c", "0000000010-d"]
+    for name in names:
+        place.files.create(f"{place.root}/j/{name}", b"1")
+
+    def listed(after):
+        found = place.files.list(f"{place.root}/j", after=f"{place.root}/j/{after}")
+        return sorted(info.location.rpartition("/")[2] for info in found)
+
+    assert listed("0000000002-") == names[1:]
+    assert listed("0000000002-b") == names[2:]
+    assert listed("0000000011-") == []
+
+
 @pytest.mark.parametrize(
     "below", ["../escape", "a/../../escape", "%2e%2e/escape", "a/%252e%252e/b", "nul\0", "line\nbreak", "x" * 5000]
 )

@@ -40,6 +40,33 @@ async def test_what_a_member_says_of_itself_changes_and_outlives_its_session(wor
     assert await two.info("one") == b"stuck again"
 
 
+async def test_a_member_leaves_and_comes_back_and_joins_no_session_that_it_may_not(world):
+    (_, watching) = await member(world, "watching")
+    admitted, session = [True], await world.connect()
+
+    async def admit():
+        if not admitted[0]:
+            raise Unavailable("not ours")
+
+    one = Membership(session, admit=admit)
+    await one.join("one", b"there")
+    assert await watching.members() == ["one", "watching"]
+    await one.leave()
+    await one.leave()
+    assert await watching.members() == ["watching"]
+    await one.restate(b"changed")
+    await one.join("one", b"back")
+    assert await watching.info("one") == b"back"
+    admitted[0] = False
+    await world.expire(session)
+    await asyncio.sleep(0.3)
+    assert await watching.members() == ["watching"]
+    admitted[0] = True
+    async with asyncio.timeout(15):
+        while await watching.members() != ["one", "watching"]:  # noqa: ASYNC110 - two sessions, which may be threads
+            await asyncio.sleep(0.05)
+
+
 async def test_two_sessions_cannot_be_one_member_but_one_may_join_again(world):
     _, one = await member(world, "same")
     await one.join("same")

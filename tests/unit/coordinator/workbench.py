@@ -13,6 +13,7 @@ import msgspec
 from firn.coordinator.calculating.calculator import Calculator
 from firn.coordinator.config import DaemonSettings, HttpSettings, Settings, WarehouseSettings
 from firn.coordinator.daemon import Daemon, wall_clock_ms
+from firn.coordinator.store_identity import StoreIdentity
 from firn.coordinator.tables.table_reader import TableReader
 from firn.model.identifiers import uuid7
 from firn.model.intent import Append, ContentFile, CreateTable, DeleteFiles, Intent, Replace, encode_intent
@@ -116,7 +117,9 @@ class Workbench:
         http_port: int = -1,
         prometheus_url: str | None = None,
         trace_url: str | None = None,
+        is_marked: bool = False,
     ) -> None:
+        self.is_marked = is_marked
         self.warehouse = warehouse
         self.http_port = http_port
         self.prometheus_url = prometheus_url
@@ -145,7 +148,13 @@ class Workbench:
         )
         session = self.sessions[name] = self.zookeeper.connect()
         streams = self.redis.connect(names=self.names)
-        daemon = Daemon(settings, session=session, streams=streams, files=self.files, calculator=calculator)
+        stores = None
+        if self.is_marked:
+            stores = StoreIdentity(settings, session=session, streams=streams, files=self.files)
+            await stores.at_start()
+        daemon = Daemon(
+            settings, session=session, streams=streams, files=self.files, calculator=calculator, stores=stores
+        )
         self.url = await daemon.start()
         self.daemons.append(daemon)
         try:

@@ -40,8 +40,8 @@ class Failing(MemoryFiles):
     def size(self, location: str) -> int:
         return self.inner.size(location)
 
-    def list(self, prefix: str) -> Iterator[FileInfo]:
-        return self.inner.list(prefix)
+    def list(self, prefix: str, *, after: str | None = None) -> Iterator[FileInfo]:
+        return self.inner.list(prefix, after=after)
 
     def delete(self, location: str) -> None:
         self.left -= 1

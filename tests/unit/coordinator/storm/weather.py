@@ -195,11 +195,12 @@ class ShakyFiles:
         self._before(location)
         return self._inner.size(location)
 
-    def list(self, prefix: str) -> Iterator[FileInfo]:
+    def list(self, prefix: str, *, after: str | None = None) -> Iterator[FileInfo]:
         self._before(prefix)
-        if not self._weather.strikes(0.5) or prefix not in self._listed:
-            self._listed[prefix] = list(self._inner.list(prefix))
-        yield from self._listed[prefix]
+        asked = f"{prefix} {after}"
+        if not self._weather.strikes(0.5) or asked not in self._listed:
+            self._listed[asked] = list(self._inner.list(prefix, after=after))
+        yield from self._listed[asked]
 
     def delete(self, location: str) -> None:
         self._before(location)
