@@ -194,6 +194,27 @@ class Metrics:
             "firn_written_bytes", "Bytes of files written, by kind.", ("kind",), registry=self.registry
         )
         self.written_files = Counter("firn_written_files", "Files written, by kind.", ("kind",), registry=self.registry)
+        self._add_servers()
+        ProcessCollector(registry=self.registry)
+        self.registry.register(_BuildInfo(version=version, daemon=daemon))
+        for histogram, values in ((self.stage_seconds, STAGES), (self.intent_phase_seconds, PHASES)):
+            for value in values:
+                histogram.labels(value)
+        self._written = {kind: (self.written_bytes.labels(kind), self.written_files.labels(kind)) for kind in KINDS}
+        """By kind; looking a label up takes as long as counting ten times."""
+        for server in SERVERS:
+            self.ping_seconds.labels(server)
+        for counter, labels in (
+            (self.ping_failures, SERVERS),
+            (self.lost_entries, ("waiting", "taken")),
+            (self.merges_failed, ("part", "merged", "store", "internal")),
+            (self.batches, ("won", "lost", "fenced", "unknown")),
+        ):
+            for label in labels:
+                counter.labels(label)
+
+    def _add_servers(self) -> None:
+        """Make the metrics of the servers that the daemon depends on."""
         self.stores_fit = Gauge(
             "firn_stores_fit", "1 while ZooKeeper, Redis and the warehouse carry the marks of one deployment.",
             registry=self.registry,
@@ -215,23 +236,6 @@ class Metrics:
         self.ping_failures = Counter(
             "firn_server_ping_failures", "Such questions that got no answer.", ("server",), registry=self.registry
         )
-        ProcessCollector(registry=self.registry)
-        self.registry.register(_BuildInfo(version=version, daemon=daemon))
-        for histogram, values in ((self.stage_seconds, STAGES), (self.intent_phase_seconds, PHASES)):
-            for value in values:
-                histogram.labels(value)
-        self._written = {kind: (self.written_bytes.labels(kind), self.written_files.labels(kind)) for kind in KINDS}
-        """By kind; looking a label up takes as long as counting ten times."""
-        for server in SERVERS:
-            self.ping_seconds.labels(server)
-        for counter, labels in (
-            (self.ping_failures, SERVERS),
-            (self.lost_entries, ("waiting", "taken")),
-            (self.merges_failed, ("part", "merged", "store", "internal")),
-            (self.batches, ("won", "lost", "fenced", "unknown")),
-        ):
-            for label in labels:
-                counter.labels(label)
 
     def count_written(self, files: Iterable[tuple[str, Sized]]) -> None:
         """Count the files of a batch by what they are."""

@@ -102,8 +102,8 @@ def judge(marks: StoreMarks) -> Verdict:
     if not known and not (redis_fits and warehouse_fits):
         return Verdict(
             finding="zookeeper-unmarked", deployment=marks.warehouse or redis,
-            reason="ZooKeeper has tables and no mark, but Redis or the warehouse is marked: it was restored in part, or "
-            "from a copy from before there were marks. Bring the newer ZooKeeper back, or restore what is missing: "
+            reason="ZooKeeper has tables and no mark, but Redis or the warehouse is marked: it was restored in part, "
+            "or from a copy from before there were marks. Bring the newer ZooKeeper back, or restore what is missing: "
             "firn recover --yes (docs/recovery.md)",
         )  # fmt: skip
     if not redis_fits or not warehouse_fits:
