@@ -52,7 +52,9 @@ def test_a_settings_file_says_what_options_do_not(tmp_path: Path, monkeypatch: p
     secret.write_text(f"firn:{CANARY}\n")
     monkeypatch.setenv("FIRN_ZOOKEEPER_AUTH_FILE", str(secret))
     found = Connection.of_options({"config": str(config), "prefix": "other", "timeout": "5"})
-    zookeeper = ZooKeeperOptions(hosts="zk:2281/firn", digest=f"firn:{CANARY}", tls=True, tls_ca="/etc/firn/ca.pem")
+    zookeeper = ZooKeeperOptions(
+        hosts="zk:2281/firn", digest=f"firn:{CANARY}", digest_file=str(secret), tls=True, tls_ca="/etc/firn/ca.pem"
+    )
     assert (found.redis, found.prefix, found.zookeeper) == ("redis://redis:6379/0", "other", zookeeper)
     assert found.files["s3"]["region"] == "eu-north-1"
     assert found.files["s3"]["client_options"]["connect_timeout"] == "5s"
