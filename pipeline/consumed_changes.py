@@ -64,7 +64,7 @@ def changes_for(
 
     `appends_only`: as `read_appends` gives it. Make the consumer first, with ``client.consumers.set`` or ``firn
     consumer set``. Raises as `read_changes`, and NotFound where the table has no such consumer. After a
-    ChangesUnavailableError, read the whole table once, and set the consumer to the snapshot that was read.
+    ChangesUnavailableError, set the consumer anew, and read the whole table as of its snapshot.
     """
     connection = Connection.of_spark(spark) if connection is None else connection
     status, view = connection.client().consumers.look_at(table, consumer)

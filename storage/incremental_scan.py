@@ -20,7 +20,7 @@ from firn.model.scan_target import snapshots_in_range
 from firn.model.snapshot import MAIN_BRANCH, Snapshot
 from firn.storage.manifest_reader import ManifestReader
 from firn.storage.scan_planner import Planner, projection_of
-from firn.storage.snapshot_changes import check_counts
+from firn.storage.snapshot_changes import check_counts, metadata_there
 
 
 class SnapshotRange(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,7 +113,8 @@ def plan_appends(
         may_hold=lambda manifest: manifest.added_files_count != 0,
         wanted=lambda entry: entry.status is Status.ADDED and entry.snapshot_id in ids,
     )
-    tasks = tuple([planner.task(entry) for entry in entries])
+    with metadata_there():
+        tasks = tuple([planner.task(entry) for entry in entries])
     return ScanPlan(
         snapshot_id=found[-1].snapshot_id if found else snapshots.to_snapshot_id,
         schema=schema,
@@ -152,16 +153,17 @@ def plan_changes(
         may_hold=lambda manifest: manifest.added_files_count != 0 or manifest.deleted_files_count != 0,
         wanted=lambda entry: entry.status is not Status.EXISTING and entry.snapshot_id in ordinals,
     )
-    tasks = [
-        ChangeTask(
-            change="insert" if entry.status is Status.ADDED else "delete",
-            ordinal=ordinals[entry.snapshot_id],
-            snapshot_id=entry.snapshot_id,
-            task=planner.task(entry),
-        )
-        for entry in entries
-        if entry.snapshot_id is not None
-    ]
+    with metadata_there():
+        tasks = [
+            ChangeTask(
+                change="insert" if entry.status is Status.ADDED else "delete",
+                ordinal=ordinals[entry.snapshot_id],
+                snapshot_id=entry.snapshot_id,
+                task=planner.task(entry),
+            )
+            for entry in entries
+            if entry.snapshot_id is not None
+        ]
     return ChangePlan(
         to_snapshot_id=found[-1].snapshot_id if found else snapshots.to_snapshot_id,
         schema=schema,
@@ -187,7 +189,8 @@ def _manifests_added_by(
     ids = frozenset(snapshot.snapshot_id for snapshot in snapshots)
     found: dict[str, ManifestFile] = {}
     for snapshot in snapshots:
-        listed = files.manifests(metadata, snapshot)
+        with metadata_there():
+            listed = files.manifests(metadata, snapshot)
         check_counts(snapshot, listed, counted)
         for manifest in listed:
             if refuse_deletes and manifest.content == "deletes":

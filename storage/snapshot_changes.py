@@ -8,6 +8,7 @@ deleted rows are gone, `ChangesUnavailableError` says so.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, Literal
 
@@ -65,15 +66,22 @@ def changes_of(
     """
     comparison = _Comparison(metadata, manifests, files, filter)
     changing = [snapshot for snapshot in snapshots if snapshot.operation != "replace"]
-    try:
-        for ordinal, snapshot in enumerate(changing):
+    for ordinal, snapshot in enumerate(changing):
+        with metadata_there():
             before, after = comparison.around(snapshot)
-            yield _difference(before, after, ordinal=ordinal, snapshot_id=snapshot.snapshot_id)
+        yield _difference(before, after, ordinal=ordinal, snapshot_id=snapshot.snapshot_id)
+
+
+@contextlib.contextmanager
+def metadata_there() -> Iterator[None]:
+    """Raise ChangesUnavailableError where a manifest or manifest list is gone, instead of NotFound."""
+    try:
+        yield
     except NotFound as error:
         raise ChangesUnavailableError(
             f"a file of the table's metadata is gone: {error}",
             reason="files-gone",
-            hint="firn fsck says what is damaged",
+            hint="if the table was just expired, look at it again; else firn fsck says what is damaged",
         ) from error
 
 

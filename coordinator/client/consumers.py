@@ -81,7 +81,7 @@ class AsyncConsumers:
                 f"snapshot {snapshot_id} is not in the known history of branch {branch!r}",
                 reason="base-expired",
                 where="snapshot-id",
-                hint="read the whole table once, and set the consumer to the snapshot that was read",
+                hint="set the consumer anew, and read the whole table as of its snapshot",
             )
         await consumers.put(table, metadata.table_uuid, consumer)
         return consumer
@@ -104,7 +104,7 @@ class AsyncConsumers:
                 f"snapshot {to} is not in the known history of branch {consumer.branch!r} of {table!r}",
                 reason="history-rewritten",
                 where="to",
-                hint="read the whole table once, and set the consumer to the snapshot that was read",
+                hint="set the consumer anew, and read the whole table as of its snapshot",
             )
         return await consumers.advance(
             metadata.table_uuid, name, expected=expected, to=to, snapshot_ms=snapshot_ms, now_ms=moved.updated_ms
@@ -183,7 +183,7 @@ async def _required(consumers: Consumers, table_uuid: str, table: str, name: str
                 f"consumer {name!r} has read the table {other.table_uuid}, and {table!r} is now {table_uuid}: it was "
                 "made anew",
                 reason="table-replaced",
-                hint="read the whole table once, and set the consumer to the snapshot that was read",
+                hint="set the consumer anew, and read the whole table as of its snapshot",
             )
     raise NotFound(f"table {table!r} has no consumer {name!r} (firn consumer set makes one)")
 

@@ -12,7 +12,7 @@ import pytest
 
 from firn.model.ancestry import ancestors_of
 from firn.model.datafile import DataFile
-from firn.model.errors import ChangesUnavailableError, NotFound
+from firn.model.errors import ChangesUnavailableError
 from firn.model.expressions.binding import bind
 from firn.model.expressions.predicates import TRUE
 from firn.model.manifest import Status
@@ -23,7 +23,7 @@ from firn.model.scan_plan import FileScanTask, ScanMetrics, ScanPlan
 from firn.model.schema import Schema
 from firn.model.snapshot import SnapshotRef
 from firn.model.types import LONG, STRING, NestedField, StructType
-from firn.storage.incremental_scan import SnapshotRange, plan_appends
+from firn.storage.incremental_scan import SnapshotRange, plan_appends, plan_changes
 from firn.storage.scan_planner import projection_of
 from firn.storage.scan_rows import scan_rows
 from firn.storage.snapshot_changes import SnapshotChanges, changes_of
@@ -304,8 +304,10 @@ def test_metadata_that_is_gone_is_not_passed_over():
     assert location is not None
     table.files.delete(location)
     assert reason(table, from_snapshot_id=1) == "files-gone"
-    with pytest.raises((ChangesUnavailableError, NotFound)):
-        plan_appends(table.metadata, files=table.reader)
+    for plan in (plan_appends, plan_changes):
+        with pytest.raises(ChangesUnavailableError) as refused:
+            plan(table.metadata, files=table.reader)
+        assert refused.value.reason == "files-gone"
 
 
 @pytest.mark.parametrize(
