@@ -28,6 +28,7 @@ from firn.storage.files import FileStore
 from firn.storage.parquet_columns import arrow_field_id
 from firn.storage.parquet_files import read_parquet
 from firn.storage.parquet_metrics import column_metrics, count_nans, infer_partition, parquet_data_file
+from firn.storage.readable_parquet import check_readable
 
 THREADS_MAX: Final = 8
 Partition = Sequence[Any] | Mapping[str, Any]
@@ -43,11 +44,11 @@ def data_files_from_parquet(
 ) -> list[ContentFile]:
     """Describe Parquet files for an intent, in the order given.
 
-    Reads the footers, and the float columns in order to count NaN. `partition` is that of all files, in the JSON form
-    of single values: a list in the order of the table's current spec, or a mapping by partition field name. Without
-    it, it is proven for each file: from the footer where that is enough, else by reading the source columns.
-    `sort_order_id` says that the rows are sorted so. `files` is where paths with a scheme other than ``file`` are read
-    (`firn.storage.file_stores.open_files`); each path is registered as it is given here.
+    Reads the footers, the float columns in order to count NaN, and the texts, which must be UTF-8. `partition` is that
+    of all files, in the JSON form of single values: a list in the order of the table's current spec, or a mapping by
+    partition field name. Without it, it is proven for each file: from the footer where that is enough, else by reading
+    the source columns. `sort_order_id` says that the rows are sorted so. `files` is where paths with a scheme other
+    than ``file`` are read (`firn.storage.file_stores.open_files`); each path is registered as it is given here.
 
     Raises InvalidInput naming the file, for rows of two partitions also the rows; InvalidSchema for columns that do
     not fit the table; NotFound, CorruptFile, Unavailable.
@@ -83,6 +84,7 @@ class _Reader:
         with open_source(location, self._files) as source:
             parquet, size = footer_of(source, location=location)
             self._require_ids(parquet.schema_arrow, location=location)
+            check_readable(parquet, schema=self._schema, location=location, name_mapping=self._mapping)
             nans = count_nans(parquet, schema=self._schema, location=location, name_mapping=self._mapping)
             partition = self._partition
             if partition is None:
