@@ -95,7 +95,7 @@ def _bound(file: ContentFile, partition: tuple[Any, ...], *, where: str) -> Data
 
 
 def content_file_of(file: DataFile, metadata: TableMetadata) -> ContentFile:
-    """The wire form of a data file of this table."""
+    """Return the wire form of a data file of this table, with the table and its current schema as the file's origin."""
     binding = _binding(metadata, file.spec_id)
     assert binding is not None
     return ContentFile(
@@ -120,6 +120,8 @@ def content_file_of(file: DataFile, metadata: TableMetadata) -> ContentFile:
         content_offset=file.content_offset,
         content_size_in_bytes=file.content_size_in_bytes,
         encoded=file.encoded,
+        table_uuid=metadata.table_uuid or None,
+        schema_id=metadata.current_schema_id,
     )
 
 

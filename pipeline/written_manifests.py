@@ -57,4 +57,5 @@ def append_members(
                     rows_count=one.counts.added_rows,
                 )
             )
-    return {"manifests": tuple(written)}
+    schema_ids = {file.schema_id for file in files if file.schema_id is not None}
+    return {"manifests": tuple(written), "schema_ids": tuple(sorted(schema_ids))}

@@ -16,6 +16,7 @@ from firn.coordinator.client.table_view import TableView
 from firn.model.errors import InvalidInput, InvalidIntent
 from firn.model.expressions.expression_json import expression_to_json
 from firn.model.expressions.filter_text import filter_from_text
+from firn.model.file_origins import with_origin_once
 from firn.model.identifiers import check_table_name, is_intent_id, uuid7
 from firn.model.intent import ContentFile, Intent, digest_of, encode_intent, with_defaults_left_out
 from firn.model.operations.files import Filter
@@ -43,7 +44,7 @@ def sealed(intent: Intent, *, reply_to: str) -> Intent:
         check_table_name(intent.table)
     except InvalidInput as error:
         raise InvalidIntent(error.message, rule="invalid-table-name", where="table", hint=error.hint) from error
-    intent = as_read(intent)
+    intent = as_read(intent if intent.digest is not None else with_origin_once(intent))
     digest = digest_of(intent)
     if intent.digest not in (None, digest):
         raise InvalidIntent(f"the content gives {digest}", rule="digest-mismatch", where="digest")
@@ -73,10 +74,20 @@ def members_of(options: IntentOptions) -> dict[str, Any]:
     for name in _MAPPINGS:
         if name in members:
             members[name] = dict(members[name])
+    if "schema_ids" in members:
+        members["schema_ids"] = tuple(members["schema_ids"])
     if "default_namespace" in members:
         members["default_namespace"] = tuple(members["default_namespace"])
     if "conflict_filter" in members:
         members["conflict_filter"] = filter_json(members["conflict_filter"], where="conflict-filter")
+    return members
+
+
+def planned_on(base: TableView | int, options: IntentOptions) -> dict[str, Any]:
+    """Return `members_of` the options, for the very table that a change was planned on where that is known."""
+    members = members_of(options)
+    if isinstance(base, TableView) and base.uuid:
+        members.setdefault("table_uuid", base.uuid)
     return members
 
 

@@ -12,7 +12,7 @@ from typing import Any, Generic, Self, Unpack
 
 import msgspec
 
-from firn.coordinator.client.intents import members_of, schema_id_of
+from firn.coordinator.client.intents import planned_on, schema_id_of
 from firn.coordinator.client.options import IntentOptions
 from firn.coordinator.client.submitting import Submitted_co, Submitting
 from firn.coordinator.client.table_view import TableView
@@ -180,7 +180,7 @@ class LayoutOperations(Submitting[Submitted_co]):
                     changes=(),
                     allow_incompatible=allow_incompatible,
                     case_sensitive=case_sensitive,
-                    **members_of(options),
+                    **planned_on(base, options),
                 ),
                 "changes",
             )
@@ -203,7 +203,7 @@ class LayoutOperations(Submitting[Submitted_co]):
                     base_schema_id=schema_id_of(base),
                     base_spec_id=_given(spec_id, "base_spec_id"),
                     changes=(),
-                    **members_of(options),
+                    **planned_on(base, options),
                 ),
                 "changes",
             )
@@ -226,7 +226,7 @@ class LayoutOperations(Submitting[Submitted_co]):
                     base_schema_id=schema_id_of(base),
                     base_sort_order_id=_given(order_id, "base_sort_order_id"),
                     sort_by=(),
-                    **members_of(options),
+                    **planned_on(base, options),
                 ),
                 "sort_by",
             )

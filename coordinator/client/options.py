@@ -68,12 +68,14 @@ class BranchOptions(IntentOptions, total=False):
     """As `IntentOptions`, for operations on files.
 
     `branch`: instead of ``main``. `stage`: make a snapshot that no branch points at yet, named `wap_id` for
-    publishing (write-audit-publish).
+    publishing (write-audit-publish). `schema_ids`: the schemas by which the files were described; those of
+    `data_files_from_parquet` say it themselves, as they do for which table.
     """
 
     branch: str
     stage: bool
     wap_id: str
+    schema_ids: Sequence[int]
 
 
 class FileOptions(BranchOptions, total=False):

@@ -25,6 +25,7 @@ from firn.coordinator.tables.table_catalogs import TableCatalogs
 from firn.coordinator.tables.table_locations import TableLocations
 from firn.coordinator.tables.table_reader import TableReader
 from firn.model.errors import FirnError, NotFound, Unavailable
+from firn.model.file_origins import with_origin_once
 from firn.model.identifiers import check_table_name
 from firn.model.intent import Intent
 from firn.model.limits import Limits
@@ -60,6 +61,7 @@ class DryRuns(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         What is about several tables (transactions, renames) is judged on these as they are now.
         Raises NotFound when it cannot be told where a table is, and what reading the table raises.
         """
+        intents = [with_origin_once(intent) for intent in intents]
         by_table: dict[str, list[int]] = {}
         shared = await self._shared()
         found: dict[int, Forecast] = {}

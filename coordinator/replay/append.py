@@ -13,6 +13,7 @@ from firn.coordinator.replay.draft import MANIFEST_ENTRIES_MAX, DraftManifest
 from firn.coordinator.replay.file_change import FileChange, apply_change, follow_names
 from firn.coordinator.replay.files_rules import bind_added, require_named_once, require_not_live
 from firn.coordinator.replay.merging import take_over
+from firn.coordinator.replay.origins import require_origin
 from firn.coordinator.replay.refusals import placed
 from firn.coordinator.replay.working import Working
 from firn.coordinator.replay.written_manifests import ReadManifest, read_written, require_all_added
@@ -167,6 +168,7 @@ def bind_append(working: Working, intent: Append) -> Additions:
     Prevents: the same rows twice, through one file being live twice (`duplicate-file`).
     """
     metadata = working.require(table_uuid=intent.table_uuid)
+    require_origin(working, intent)
     head = working.head(intent.branch)
     files = bind_added(working, intent.data_files, where="data-files", only_to_list=True)
     manifests = read_written(working, intent.manifests, where="manifests") if intent.manifests else []

@@ -15,6 +15,7 @@ from firn.coordinator.replay.working import Working
 from firn.model.content_file import bind_partitions, with_bytes
 from firn.model.datafile import DataFile
 from firn.model.errors import InvalidInput, InvalidIntent
+from firn.model.file_origins import has_origin
 from firn.model.intent import Append, ContentFile
 from firn.storage.fitting_metrics import forms_of, require_fitting
 from firn.storage.wire_metrics import EncodedFile, encoded_file
@@ -28,14 +29,18 @@ def bind_together(working: Working, intents: Sequence[Append]) -> list[list[Data
     first, metadata = intents[0], working.metadata
     if len(intents) == 1 or metadata is None or metadata.format_version < 2:
         return None
+    known = {metadata.current_schema_id}
     if any(
-        intent.manifests or intent.branch != first.branch or intent.table_uuid not in {None, metadata.table_uuid}
+        intent.manifests
+        or intent.branch != first.branch
+        or intent.table_uuid not in {None, metadata.table_uuid}
+        or not known.issuperset(intent.schema_ids)
         for intent in intents
     ):
         return None
     files = [file for intent in intents for file in intent.data_files]
     locations = [file.file_path for file in files]
-    if not all(map(_is_of_data, files)) or not is_plainly_within(metadata.location, locations):
+    if not all(map(_is_plain, files)) or not is_plainly_within(metadata.location, locations):
         return None
     if working.placement.unusable:
         return None
@@ -54,5 +59,5 @@ def bind_together(working: Working, intents: Sequence[Append]) -> list[list[Data
     return [[next(bound) for _ in intent.data_files] for intent in intents]
 
 
-def _is_of_data(file: ContentFile) -> bool:
-    return file.content == "data" and file.file_format != "puffin"
+def _is_plain(file: ContentFile) -> bool:
+    return file.content == "data" and file.file_format != "puffin" and not has_origin(file)

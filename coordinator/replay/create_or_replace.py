@@ -14,6 +14,7 @@ from firn.coordinator.replay.properties import require_few_properties
 from firn.coordinator.replay.tables import create_table
 from firn.coordinator.replay.working import Working
 from firn.model.errors import FirnError, InvalidPropertyError
+from firn.model.file_origins import without_origins
 from firn.model.intent import Append, CreateTable
 from firn.model.landmark import TABLE, schema_key, spec_key
 from firn.model.metadata import TableMetadata
@@ -147,7 +148,7 @@ def _fill(working: Working, intent: CreateOrReplaceTable) -> Applied:
     append = Append(
         intent_id=intent.intent_id,
         table=intent.table,
-        data_files=intent.data_files,
+        data_files=without_origins(intent.data_files),
         writer=intent.writer,
         summary=intent.summary,
     )

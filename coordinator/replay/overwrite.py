@@ -21,6 +21,7 @@ from firn.coordinator.replay.file_filter import FileFilter
 from firn.coordinator.replay.files_rules import bind_added, require_live, require_not_live
 from firn.coordinator.replay.live_deletes import DeleteKey
 from firn.coordinator.replay.live_entries import as_stored, entries_of
+from firn.coordinator.replay.origins import require_origin
 from firn.coordinator.replay.row_ids import require_known_row_ids
 from firn.coordinator.replay.window import window
 from firn.coordinator.replay.working import Working
@@ -33,6 +34,7 @@ from firn.model.snapshot import Snapshot
 def overwrite(working: Working, intent: Overwrite) -> Applied:
     """Replace what the filter covers, and the named files, by the added ones as one snapshot."""
     working.require(table_uuid=intent.table_uuid)
+    require_origin(working, intent)
     head, base = working.head(intent.branch), intent.base_snapshot_id
     covers = None if intent.row_filter is None else _filter(working, intent, of_rows=True)
     added = bind_added(working, intent.data_files, where="data-files")

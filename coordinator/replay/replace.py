@@ -26,6 +26,7 @@ from firn.coordinator.replay.lost_deletes import (
     require_no_wider_deletes,
     require_nothing_hidden,
 )
+from firn.coordinator.replay.origins import require_origin
 from firn.coordinator.replay.own_deletes import deleted_rows
 from firn.coordinator.replay.row_conflicts import require_no_rows_deleted
 from firn.coordinator.replay.row_ids import require_known_row_ids
@@ -40,6 +41,7 @@ from firn.model.manifest import ManifestEntry
 def replace(working: Working, intent: Replace) -> Applied:
     """Swap the removed files for the added ones as one snapshot, if nothing happened to the removed ones since S."""
     working.require(table_uuid=intent.table_uuid)
+    require_origin(working, intent)
     head, index, base = working.head(intent.branch), working.deletes(intent.branch), intent.base_snapshot_id
     since = window(working, intent.branch, base_snapshot_id=base)
     added = bind_added(working, intent.data_files, where="data-files")

@@ -14,6 +14,7 @@ from firn.coordinator.replay.decision import Applied
 from firn.coordinator.replay.file_change import FileChange, apply_change
 from firn.coordinator.replay.files_rules import bind_added, require_not_live
 from firn.coordinator.replay.live_entries import live_entries
+from firn.coordinator.replay.origins import require_origin
 from firn.coordinator.replay.touched_partitions import TouchedPartitions
 from firn.coordinator.replay.window import window
 from firn.coordinator.replay.working import Working
@@ -27,6 +28,7 @@ from firn.model.snapshot import Snapshot
 def replace_partitions(working: Working, intent: ReplacePartitions) -> Applied:
     """Swap the content of the touched partitions for the added files as one snapshot."""
     metadata = working.require(table_uuid=intent.table_uuid)
+    require_origin(working, intent)
     head = working.head(intent.branch)
     added = bind_added(working, intent.data_files, where="data-files")
     require_not_live(head, added)

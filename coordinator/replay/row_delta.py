@@ -29,6 +29,7 @@ from firn.coordinator.replay.file_filter import FileFilter
 from firn.coordinator.replay.files_rules import bind_added, require_live, require_not_live
 from firn.coordinator.replay.live_entries import as_stored, entries_of
 from firn.coordinator.replay.lost_deletes import require_no_lost_deletes
+from firn.coordinator.replay.origins import require_origin
 from firn.coordinator.replay.row_conflicts import require_rows_untouched
 from firn.coordinator.replay.row_ids import require_known_row_ids
 from firn.coordinator.replay.vector_merge import draft_merged, plan_vectors, superseded_deletes
@@ -67,6 +68,7 @@ def row_delta(working: Working, intent: RowDelta) -> Applied:
     Equality deletes alone always apply: their sequence number just moves on.
     """
     working.require(table_uuid=intent.table_uuid)
+    require_origin(working, intent)
     head, index = working.head(intent.branch), working.deletes(intent.branch)
     intent = msgspec.structs.replace(
         intent,

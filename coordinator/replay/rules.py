@@ -138,6 +138,9 @@ TABLE_UNREADABLE: Final = _rule("table-unreadable", "fix", "A commit is built on
 TABLE_UUID_MISMATCH: Final = _rule(
     "table-uuid-mismatch", "replan", "A commit planned on a dropped table lands in the one that took its name."
 )
+COLUMNS_REPLACED: Final = _rule(
+    "columns-replaced", "replan", "Rows are read as nulls, because other columns have taken the names of theirs."
+)
 TABLE_EXISTS: Final = _rule("table-exists", "fix", "A table or view is made over another.")
 WRONG_KIND: Final = _rule(
     "wrong-kind", "fix", "A view, which has no files, is given some; or a table is made a query that hides them."

@@ -40,6 +40,9 @@ class ContentFile(
 
     `encoded` says what the members from `column_sizes` to `sort_order_id` would, in the bytes that a manifest has of
     them (`firn.storage.encoded_metrics`, base64 in JSON); none of these is given with it.
+
+    `table_uuid` and `schema_id` say for which table the file was described, and by which of its schemas
+    (`firn.model.file_origins`); better the intent says it, once for all of its files.
     """
 
     content: Content = "data"
@@ -63,6 +66,8 @@ class ContentFile(
     content_offset: Count | None = None
     content_size_in_bytes: Count | None = None
     encoded: Annotated[bytes, msgspec.Meta(min_length=1)] | None = None
+    table_uuid: str | None = None
+    schema_id: FieldId | None = None
 
 
 class Operation(

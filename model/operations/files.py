@@ -16,6 +16,9 @@ from firn.model.operations.common import ContentFile, Count, FieldId, Name, Oper
 MANIFESTS_MAX: Final = 1_000
 """Manifests that one intent may name; each may list thousands of files."""
 
+SCHEMAS_MAX: Final = 1_000
+"""Schemas by which the files of one intent may have been described."""
+
 Filter = dict[str, Any] | bool
 Isolation = Literal["serializable", "snapshot"]
 """``serializable``: nothing that the writer would have read came after its base. ``snapshot``: nothing that it changes
@@ -50,12 +53,14 @@ class DeleteFileRef(
 class FileOperation(Operation, frozen=True, kw_only=True):
     """What all operations on files have: `stage` makes a snapshot that no branch points at yet (write-audit-publish).
 
-    `wap_id` names it for publishing.
+    `wap_id` names it for publishing. `schema_ids` are the schemas by which the added files were described, where the
+    writer says so; `table_uuid` the table for which they were.
     """
 
     branch: Name = "main"
     stage: bool = False
     wap_id: Name | None = None
+    schema_ids: Annotated[tuple[FieldId, ...], msgspec.Meta(max_length=SCHEMAS_MAX)] = ()
 
 
 class Append(FileOperation, frozen=True, kw_only=True, tag="append", gc=False):

@@ -56,6 +56,13 @@ def test_what_stands_around_the_files_is_read_as_ever(changes: dict[str, Any]) -
     assert by_both(payload) == by_python(payload)
 
 
+@pytest.mark.parametrize("origin", [{"table_uuid": "u"}, {"schema_id": 0}])
+def test_a_file_that_says_its_origin_is_left_to_python(origin: dict[str, Any]) -> None:
+    payload = spelled(BARE, replace(FILE, **origin))
+    assert read_files(payload) is None
+    assert by_both(payload) == by_python(payload)
+
+
 def _with_key(key: bytes) -> bytes:
     """Metrics that say nothing but a key of any bytes (63 of them at most)."""
     return bytes(6) + b"\x02" + bytes([2 * len(key)]) + key + bytes(3)

@@ -103,6 +103,7 @@ def test_a_file_is_described_with_all_its_metrics(tmp_path: Path) -> None:
     assert from_bytes(LONG, bound.upper_bounds[1]) == 3
     assert from_bytes(DecimalType(9, 2), bound.upper_bounds[6]) == Decimal("1.25")
     assert bound.split_offsets == (4,)
+    assert (file.table_uuid, file.schema_id) == (view.uuid, view.schema.schema_id)
 
 
 def test_long_bounds_are_truncated(tmp_path: Path) -> None:
