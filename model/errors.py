@@ -8,6 +8,7 @@ FirnError
 │   ├── InvalidIntent     an intent breaks the wire format or a limit at the door
 │   ├── TooLarge          reading it would take more memory or time than a limit allows
 │   ├── ChangesUnavailableError  what changed since a snapshot cannot be told exactly: start from a full read
+│   ├── UnknownOptionError  a keyword or an option that there is not, which is a TypeError, too
 │   └── Unsupported       valid Iceberg (or a future one) that this version does not implement
 ├── CorruptFile           a stored file is not what its reference says it is: restore it; never guess around it
 ├── NotFound              a table, view, snapshot, ref or file that does not exist
@@ -81,6 +82,10 @@ class InvalidIntent(InvalidInput):
 
 class TooLarge(InvalidInput):
     """More bytes, values or levels than a limit allows, noticed before they are decoded."""
+
+
+class UnknownOptionError(InvalidInput, TypeError):
+    """A keyword or an option that a function does not have; `hint` names the nearest one that it has."""
 
 
 class Unsupported(InvalidInput):

@@ -112,6 +112,15 @@ class Schema(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """The full dotted name of the field with this id; None when there is none."""
         return self.names_by_id.get(field_id)
 
+    def path(self, field_id: int) -> tuple[str, ...]:
+        """The name of a field and before it those of all that it is inside: they may have dots in them."""
+        parts: list[str] = []
+        at: int | None = field_id
+        while at is not None:
+            parts.append(self.fields_by_id[at].name)
+            at = self.parent_ids.get(at)
+        return tuple(reversed(parts))
+
     def parent_id(self, field_id: int) -> int | None:
         """The id of the field that directly contains this one; None for a column at the top."""
         return self.parent_ids.get(field_id)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 from typing import Final
+
+from firn.model.errors import InvalidInput, UnknownOptionError
 
 NEAREST_MAX: Final = 3
 KNOWN_MAX: Final = 10_000
@@ -34,3 +36,21 @@ def did_you_mean(word: str, known: Collection[str]) -> str:
         return ""
     before = f"{', '.join(found[:-1])} or " if found[1:] else ""
     return f"did you mean {before}{found[-1]}?"
+
+
+def refuse_unknown(given: Iterable[str], known: Collection[str], *, where: str = "options") -> None:
+    """Raise UnknownOptionError for the first name `given` that is none of the `known`, with the nearest of them."""
+    for name in given:
+        if name not in known:
+            raise UnknownOptionError(
+                f"there is no option {name!r}",
+                where=where,
+                hint=did_you_mean(name, known) or f"there are {', '.join(sorted(known))}",
+            )
+
+
+def require_one_of(word: str | None, known: Collection[str], *, where: str) -> None:
+    """Raise InvalidInput for a word that is none of the `known`; None is what the default stands for."""
+    if word is not None and word not in known:
+        hint = did_you_mean(word, known) or None
+        raise InvalidInput(f"is one of {', '.join(known)}, not {word!r}", where=where, hint=hint)

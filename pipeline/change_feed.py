@@ -11,6 +11,7 @@ import pyspark.sql.functions as F  # noqa: N812 - what everybody calls it
 from pyspark.sql import Column, DataFrame, SparkSession
 
 from firn.coordinator.client.table_view import TableView
+from firn.model.errors import Unsupported
 from firn.model.expressions.binding import bind
 from firn.model.expressions.predicates import TRUE, Expression
 from firn.model.reserved import METADATA_COLUMNS
@@ -60,6 +61,13 @@ def read_changes(
     schema = source.metadata.current_schema
     bound = bind(parse_filter(filter), schema)
     projection = projection_of(schema, columns, case_sensitive=True)
+    taken = [field.name for field in projection.fields if field.name.lower() in _CHANGE_COLUMNS]
+    if taken:
+        raise Unsupported(
+            f"the table's column {taken[0]!r} is called like one that says what happened",
+            where="columns",
+            hint="choose columns without it, or rename it",
+        )
     wide = with_filter_columns(projection, bound, schema)
     found = snapshots.resolve(source.metadata)
     store = source.connection.store()
@@ -139,4 +147,4 @@ def _without_carry_overs(rows: DataFrame) -> DataFrame:
         inserted.exceptAll(deleted).withColumn(CHANGE_TYPE, F.lit("insert")),
         deleted.exceptAll(inserted).withColumn(CHANGE_TYPE, F.lit("delete")),
     ]
-    return DataFrame.unionAll(*parts).select(rows.columns)
+    return DataFrame.unionAll(*parts).select([named_column(name) for name in rows.columns])

@@ -11,11 +11,6 @@ def quoted(*parts: str) -> str:
     return ".".join(f"`{part.replace('`', '``')}`" for part in parts)
 
 
-def quoted_dotted(name: str) -> str:
-    """The same of a dotted name."""
-    return quoted(*name.split("."))
-
-
 def named_column(*parts: str) -> Column:
     """The column that is called so; in a struct, or of one side of a join, with what leads to it before it."""
     return F.col(quoted(*parts))

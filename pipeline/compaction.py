@@ -24,6 +24,7 @@ from firn.model.outcome import Committed, Rejected
 from firn.model.reservation import Overlap
 from firn.model.snapshot import MAIN_BRANCH
 from firn.model.sorting import SortBy
+from firn.model.spelling import refuse_unknown
 from firn.pipeline.compaction_job import Base, WrittenGroup, write_group
 from firn.pipeline.compaction_layout import Layout, Strategy
 from firn.pipeline.compaction_outcome import (
@@ -102,6 +103,7 @@ def compact(
     `CompactionOutcome.ok`. Raises InvalidInput for columns, a filter or rules that do not fit, NotFound for a table
     that is not there.
     """
+    refuse_unknown(options, CompactOptions.__annotations__)
     connection = options.get("connection") or Connection.of_spark(spark)
     branch = options.get("branch") or MAIN_BRANCH
     view = connection.table(table)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, Literal
+from typing import Literal
 
 import msgspec
 import pyarrow as pa
@@ -20,14 +20,13 @@ from firn.pipeline.column_names import named_column
 from firn.pipeline.compaction_plan import FileGroup
 from firn.pipeline.distribution import distribute, partition_keys
 from firn.pipeline.spark_types import spark_schema
+from firn.pipeline.user_columns import fresh_name
 from firn.pipeline.write_target import WriteTarget
 from firn.pipeline.z_order import SAMPLE_ROWS, ZOrder, z_fields
 
 Strategy = Literal["bin-pack", "sort", "z-order"]
 """``bin-pack``: rows as they come, without a shuffle where that is possible. ``sort``: by a sort order, so that files
 are narrow in its first column. ``z-order``: files are narrow in several columns."""
-
-_KEY: Final = "__firn_z"
 
 
 class Layout(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,22 +78,26 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
         columns = rows.select([named_column(field.name) for field in fields])
         share = SAMPLE_ROWS / max(1, sum(task.file.record_count for task in group.tasks))
         sample = columns if share >= 1 else columns.sample(fraction=share, seed=0)
-        with_keys = _WithKeys(ZOrder.of(fields, sample.toArrow()))
-        keyed = rows.mapInArrow(with_keys, SparkStruct([*rows.schema.fields, StructField(_KEY, BinaryType())]))
+        key = fresh_name("__firn_z", rows.columns)
+        with_keys = _WithKeys(ZOrder.of(fields, sample.toArrow()), key)
+        keyed = rows.mapInArrow(with_keys, SparkStruct([*rows.schema.fields, StructField(key, BinaryType())]))
         places = partition_keys(keyed, schema=target.schema, spec=target.spec) if group.of_old_specs else []
-        ranged = keyed.repartitionByRange(group.outputs, *places, F.col(_KEY))
-        return ranged.sortWithinPartitions(*places, F.col(_KEY)).drop(_KEY)
+        ranged = keyed.repartitionByRange(group.outputs, *places, F.col(key))
+        return ranged.sortWithinPartitions(*places, F.col(key)).drop(key)
 
 
 class _WithKeys:
     """What a task does: give every row its key."""
 
-    def __init__(self, order: ZOrder) -> None:
+    def __init__(self, order: ZOrder, key: str) -> None:
         self._order = order
+        self._key = key
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in map(mended, batches):
-            yield pa.RecordBatch.from_arrays([*batch.columns, self._order.keys(batch)], [*batch.schema.names, _KEY])
+            yield pa.RecordBatch.from_arrays(
+                [*batch.columns, self._order.keys(batch)], [*batch.schema.names, self._key]
+            )
 
 
 def _order(by: Sequence[str | SortBy], metadata: TableMetadata) -> SortOrder:

@@ -31,6 +31,7 @@ from firn.model.expressions.predicates import TRUE
 from firn.model.metadata import TableMetadata
 from firn.model.scan_plan import FileScanTask, ScanPlan
 from firn.model.snapshot import MAIN_BRANCH
+from firn.model.spelling import refuse_unknown
 from firn.pipeline.connection import Connection
 from firn.pipeline.filtered_batches import filtered_batches
 from firn.pipeline.firn_scan import shown
@@ -50,6 +51,9 @@ _OPTIONS: Final[tuple[str, ...]] = (
     "table", "path", "config", "redis", "prefix", "zookeeper", "files", "timeout", "branch", "ref", "snapshot-id",
     "as-of", "columns", "filter", "overwrite-mode", "writer", "checkpointlocation",
 )  # fmt: skip
+SPARK_OPTIONS: Final = frozenset({"queryname", "outputmode", "serialization.format", "mergeschema"})
+"""What Spark itself adds to the options of a source."""
+
 _NOTE: Final = "firn.options"
 """Metadata of a schema's first column: the options that the table of Spark's catalog was created with."""
 
@@ -79,6 +83,7 @@ class FirnSource(DataSource):
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(dict(options))
         lowered = {name.lower(): value for name, value in options.items()}
+        refuse_unknown(lowered.keys() - SPARK_OPTIONS, _OPTIONS)
         self._given: dict[str, str] = {name: lowered[name] for name in _OPTIONS if name in lowered}
 
     @classmethod

@@ -21,6 +21,7 @@ from firn.model.intent import ContentFile, DeleteFileRef, Replace
 from firn.model.outcome import Committed, Rejected
 from firn.model.scan_plan import FileScanTask
 from firn.model.snapshot import MAIN_BRANCH
+from firn.model.spelling import refuse_unknown
 from firn.pipeline.connection import Connection
 from firn.pipeline.delete_files_plan import DeleteRewritePlan, plan_delete_rewrite
 from firn.pipeline.delete_job import write_deletes
@@ -87,6 +88,7 @@ def rewrite_delete_files(
     One Spark job and one intent, planned and written again when it loses to another commit. Raises InvalidInput for a
     filter that does not fit, NotFound for a table that is not there, and what Spark raises for a failed job.
     """
+    refuse_unknown(options, DeleteRewriteOptions.__annotations__)
     connection = options.get("connection") or Connection.of_spark(spark)
     branch = options.get("branch") or MAIN_BRANCH
     attempts = max(1, options.get("attempts", ATTEMPTS))

@@ -32,7 +32,7 @@ from firn.model.types import (
     DecimalType,
     Type,
 )
-from firn.pipeline.column_names import quoted_dotted
+from firn.pipeline.column_names import quoted
 from firn.pipeline.write_properties import DISTRIBUTION_MODE, DISTRIBUTION_MODES
 
 ZERO_SEED: Final = -1_693_959_553
@@ -103,13 +103,13 @@ def key_column(rows: DataFrame, schema: Schema, source_id: int, transform: Trans
 
     Its values need not be the transform's own.
     """
-    field, name = schema.field_by_id(source_id), schema.column_name(source_id)
-    if field is None or name is None or isinstance(transform, Void):
+    field = schema.field_by_id(source_id)
+    if field is None or isinstance(transform, Void):
         return None
-    top = name.split(".", 1)[0]
-    if top.lower() not in (one.lower() for one in rows.columns):
+    path = schema.path(source_id)
+    if path[0].lower() not in (one.lower() for one in rows.columns):
         return None
-    column = rows[quoted_dotted(name)]
+    column = rows[quoted(*path)]
     match transform:
         case Identity():
             return column

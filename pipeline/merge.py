@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Unpack
+from typing import Any, Unpack
 
 import msgspec
 import pyspark.sql.functions as F  # noqa: N812 - what everybody calls it
@@ -16,17 +16,27 @@ from firn.model.expressions.predicates import TRUE, Expression
 from firn.model.schema import Schema
 from firn.pipeline.assignment import assigned_value
 from firn.pipeline.column_names import named_column
-from firn.pipeline.row_changes import ACTION, DELETE, FILE, INSERT, POS, UPDATE, Base, ChangeOptions, apply_changes
+from firn.pipeline.row_changes import DELETE, FILE, INSERT, POS, UPDATE, Base, ChangeOptions, apply_changes
 from firn.pipeline.row_filter import narrowing_column, parse_filter
 from firn.pipeline.row_level import kept
+from firn.pipeline.user_columns import fresh_name
 from firn.pipeline.write_properties import MERGE_ISOLATION, MERGE_MODE
 from firn.pipeline.write_target import LINEAGE
 
 Values = Mapping[str, Column | str]
 
-_IN_TABLE: Final = "__firn_in_table"
-_IN_SOURCE: Final = "__firn_in_source"
-_CLAUSE: Final = "__firn_clause"
+
+class _Marks(msgspec.Struct, frozen=True, kw_only=True):
+    """Columns beside the user's: which sides a joined row has, and the number of the clause that counts for it."""
+
+    in_table: str
+    in_source: str
+    clause: str
+
+    @classmethod
+    def beside(cls, *taken: Sequence[str]) -> _Marks:
+        names = {name: fresh_name(f"__firn_{name}", *taken) for name in cls.__struct_fields__}
+        return cls(**names)
 
 
 class Update(msgspec.Struct, frozen=True):
@@ -79,11 +89,12 @@ def merge(
     rows = base.rows(base.plan.tasks)
     if reads != TRUE:
         rows = rows.where(narrowing_column(base.plan.filter))
-    joined = _joined(rows, source, on, clauses)
-    chosen = joined.withColumn(_CLAUSE, _first_that_holds(clauses)).where(F.col(_CLAUSE).isNotNull())
-    changes = chosen.select(*_changed(chosen, clauses, base, source.columns))
+    marks = _Marks.beside(rows.columns, source.columns)
+    joined = _joined(rows, source, on, clauses, marks)
+    chosen = joined.withColumn(marks.clause, _first_that_holds(clauses, marks)).where(F.col(marks.clause).isNotNull())
+    changes = chosen.select(*_changed(chosen, clauses, base, source.columns, marks))
     with kept(changes) as found:
-        _refuse_several(found)
+        _refuse_several(found, base.action)
         brings_rows = any(not isinstance(one, Delete) for one in _all(clauses))
         return apply_changes(base, found, brings_rows=brings_rows)
 
@@ -92,18 +103,18 @@ def _all(clauses: Clauses) -> tuple[Update | Delete | Insert, ...]:
     return (*clauses.matched, *clauses.not_matched, *clauses.not_matched_by_source)
 
 
-def _joined(rows: DataFrame, source: DataFrame, on: Column | str, clauses: Clauses) -> DataFrame:
+def _joined(rows: DataFrame, source: DataFrame, on: Column | str, clauses: Clauses, marks: _Marks) -> DataFrame:
     """Rows of the table (``t``) and the source (``s``) side by side, with as much of either as the clauses need."""
-    left = rows.withColumn(_IN_TABLE, F.lit(col=True)).alias("t")
-    right = source.withColumn(_IN_SOURCE, F.lit(col=True)).alias("s")
+    left = rows.withColumn(marks.in_table, F.lit(col=True)).alias("t")
+    right = source.withColumn(marks.in_source, F.lit(col=True)).alias("s")
     how = {(False, False): "inner", (True, False): "right", (False, True): "left", (True, True): "full"}
     kind = how[bool(clauses.not_matched), bool(clauses.not_matched_by_source)]
     return left.join(right, F.expr(on) if isinstance(on, str) else on, kind)
 
 
-def _first_that_holds(clauses: Clauses) -> Column:
+def _first_that_holds(clauses: Clauses, marks: _Marks) -> Column:
     """The number of the clause, counted over all of them, that counts for a joined row; null for none."""
-    in_table, in_source = F.col(_IN_TABLE).isNotNull(), F.col(_IN_SOURCE).isNotNull()
+    in_table, in_source = F.col(marks.in_table).isNotNull(), F.col(marks.in_source).isNotNull()
     cases = [
         *((one, in_table & in_source) for one in clauses.matched),
         *((one, in_source & ~in_table) for one in clauses.not_matched),
@@ -120,21 +131,21 @@ def _condition(clause: Update | Delete | Insert) -> Column:
     return F.coalesce(found, F.lit(col=False))
 
 
-def _changed(rows: DataFrame, clauses: Clauses, base: Base, given: Sequence[str]) -> list[Column]:
+def _changed(rows: DataFrame, clauses: Clauses, base: Base, given: Sequence[str], marks: _Marks) -> list[Column]:
     """The columns of a change: of each what its clause makes of it."""
     every = _all(clauses)
     actions = [_action(one) for one in every]
-    columns = [_by_clause([F.lit(action) for action in actions]).alias(ACTION)]
+    columns = [_by_clause([F.lit(action) for action in actions], marks).alias(base.action)]
     values = [_values(one, base.view.schema, given) for one in every]
     for field in base.view.schema.fields:
         made = [assigned_value(rows, one[field.name], field) for one in values]
-        columns.append(_by_clause(made).alias(field.name))
+        columns.append(_by_clause(made, marks).alias(field.name))
     lineage = LINEAGE if base.keeps_lineage else ()
     return [*columns, *(named_column("t", name) for name in (*lineage, FILE, POS))]
 
 
-def _by_clause(found: Sequence[Column]) -> Column:
-    cases = [F.when(F.col(_CLAUSE) == number, column) for number, column in enumerate(found)]
+def _by_clause(found: Sequence[Column], marks: _Marks) -> Column:
+    cases = [F.when(F.col(marks.clause) == number, column) for number, column in enumerate(found)]
     return F.coalesce(*cases)
 
 
@@ -167,12 +178,12 @@ def _untouched(clause: Update | Insert, name: str) -> Column:
     return F.lit(None) if isinstance(clause, Insert) else named_column("t", name)
 
 
-def _refuse_several(changes: DataFrame) -> None:
+def _refuse_several(changes: DataFrame, action: str) -> None:
     """Raise InvalidInput when a row would be changed twice, which one would then be chance; deleting twice is once."""
     several = (
         changes.where(F.col(FILE).isNotNull())
         .groupBy(FILE, POS)
-        .agg(F.count(F.lit(1)).alias("times"), F.max(F.col(ACTION) == UPDATE).alias("updates"))
+        .agg(F.count(F.lit(1)).alias("times"), F.max(F.col(action) == UPDATE).alias("updates"))
         .where("times > 1 AND updates")
     )
     first = several.head()

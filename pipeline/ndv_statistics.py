@@ -30,7 +30,7 @@ from firn.model.snapshot import Snapshot
 from firn.model.table_properties import METADATA_PATH
 from firn.model.types import NestedField, Type
 from firn.pipeline.alpha_sketch import AlphaSketch
-from firn.pipeline.column_names import quoted_dotted
+from firn.pipeline.column_names import quoted
 from firn.pipeline.connection import Connection
 from firn.pipeline.file_removal import remove_files
 from firn.pipeline.reads import read
@@ -92,10 +92,14 @@ def _snapshot(metadata: TableMetadata, snapshot_id: int | None) -> Snapshot | No
     return found
 
 
+def _schema(metadata: TableMetadata, snapshot: Snapshot) -> Schema:
+    known: dict[int, Schema] = {one.schema_id: one for one in metadata.schemas}
+    return metadata.current_schema if snapshot.schema_id is None else known[snapshot.schema_id]
+
+
 def _fields(metadata: TableMetadata, snapshot: Snapshot, columns: Sequence[str]) -> dict[str, NestedField]:
     """The columns by name, in the schema of the snapshot."""
-    known: dict[int, Schema] = {one.schema_id: one for one in metadata.schemas}
-    schema = metadata.current_schema if snapshot.schema_id is None else known[snapshot.schema_id]
+    schema = _schema(metadata, snapshot)
     if not columns:
         return {field.name: field for field in schema.fields if has_hashes(field.type)}
     found = {}
@@ -120,7 +124,9 @@ def _sketches(
         return []
     rows = read(spark, view, columns=list(fields), snapshot_id=snapshot.snapshot_id, connection=connection)
     # Nested columns come inside of their structs.
-    flat = rows.selectExpr(*(f"{quoted_dotted(name)} AS c{at}" for at, name in enumerate(fields)))
+    schema = _schema(view.metadata, snapshot)
+    paths = [quoted(*schema.path(field.field_id)) for field in fields.values()]
+    flat = rows.selectExpr(*(f"{path} AS c{at}" for at, path in enumerate(paths)))
     parts: list[list[ThetaSketch]] = [[] for _ in fields]
     counting = _Counting([field.type for field in fields.values()])
     for at, sketch in flat.mapInArrow(counting, _FOUND).toLocalIterator():

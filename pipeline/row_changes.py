@@ -6,7 +6,7 @@ A change is a row that goes (``_file`` and ``_pos`` say which), a row that comes
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any, Final, Literal, TypedDict
+from typing import Any, Final, Literal, TypedDict, get_args
 
 import msgspec
 import pyspark.sql.functions as F  # noqa: N812 - what everybody calls it
@@ -24,6 +24,7 @@ from firn.model.reserved import METADATA_COLUMNS
 from firn.model.scan_plan import FileScanTask, ScanPlan
 from firn.model.schema import Schema
 from firn.model.snapshot import MAIN_BRANCH
+from firn.model.spelling import refuse_unknown, require_one_of
 from firn.model.table_properties import ChoiceProperty
 from firn.model.types import StructType
 from firn.pipeline.column_names import named_column
@@ -32,6 +33,7 @@ from firn.pipeline.delete_job import write_deletes
 from firn.pipeline.distribution import distribution_mode
 from firn.pipeline.scan_frames import scan_frame
 from firn.pipeline.submission import job_of, submit
+from firn.pipeline.user_columns import fresh_name
 from firn.pipeline.write_job import write_files
 from firn.pipeline.write_properties import DISTRIBUTION_MODE
 from firn.pipeline.write_target import LAST_UPDATED, LINEAGE, ROW_ID, WriteTarget
@@ -43,8 +45,6 @@ Mode = Literal["copy-on-write", "merge-on-read"]
 
 FILE: Final = "_file"
 POS: Final = "_pos"
-ACTION: Final = "__firn_action"
-"""What becomes of a row: one of the three below."""
 
 DELETE: Final = "delete"
 UPDATE: Final = "update"
@@ -93,6 +93,9 @@ class Base(msgspec.Struct, frozen=True, kw_only=True):
         isolation: ChoiceProperty,
     ) -> Base:
         """Plan on the head of the branch; `mode` and `isolation` are the properties that this operation goes by."""
+        refuse_unknown(options, ChangeOptions.__annotations__)
+        require_one_of(options.get("mode"), get_args(Mode), where="mode")
+        require_one_of(options.get("isolation"), get_args(Isolation), where="isolation")
         connection = options.get("connection") or Connection.of_spark(spark)
         view = connection.table(table)
         branch = options.get("branch") or MAIN_BRANCH
@@ -119,6 +122,11 @@ class Base(msgspec.Struct, frozen=True, kw_only=True):
             },
             merges_on_read=chosen == "merge-on-read" and view.metadata.format_version > 1,
         )
+
+    @property
+    def action(self) -> str:
+        """The column that says what becomes of a row, `DELETE`, `UPDATE` or `INSERT`: no column of the table."""
+        return fresh_name("__firn_action", (field.name for field in self.view.schema.fields))
 
     @property
     def keeps_lineage(self) -> bool:
@@ -176,8 +184,8 @@ def apply_changes(
 ) -> Answer | None:
     """Submit `changes` and the removal of `whole` files; None when nothing changes.
 
-    `changes` has the columns `FILE`, `POS`, `ACTION` and, where it `brings_rows`, the table's columns and its lineage.
-    It is read several times and must be the same each time.
+    `changes` has the columns `FILE`, `POS`, `base.action` and, where it `brings_rows`, the table's columns and its
+    lineage. It is read several times and must be the same each time.
     """
     target = base.target()
     with job_of(base.connection, target):
@@ -194,7 +202,7 @@ def apply_changes(
 
 def _coming(base: Base, changes: DataFrame) -> DataFrame:
     """The rows that come; an updated one keeps its id, and is last updated by the commit that brings it."""
-    rows = changes.where(F.col(ACTION) != DELETE)
+    rows = changes.where(F.col(base.action) != DELETE)
     columns = [named_column(field.name) for field in base.view.schema.fields]
     if base.keeps_lineage:
         columns += [F.col(ROW_ID), F.lit(None).cast("bigint").alias(LAST_UPDATED)]

@@ -16,7 +16,7 @@ from firn.model.expressions.filter_text import filter_from_text
 from firn.model.expressions.negation import rewrite_not
 from firn.model.expressions.predicates import MATCHES_NULL, And, BoundPredicate, BoundReference, Expression, Or, Truth
 from firn.model.types import DATE, TIMESTAMP, TIMESTAMPTZ, UUID, Type
-from firn.pipeline.column_names import quoted_dotted
+from firn.pipeline.column_names import named_column
 from firn.pipeline.spark_types import spark_type
 
 _EPOCH: Final = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - for timestamps without a zone
@@ -61,7 +61,7 @@ def _predicate(predicate: BoundPredicate) -> Column:
     term = predicate.term
     if not isinstance(term, BoundReference):
         raise Unsupported(f"a filter on {term} cannot be applied in Spark", hint="filter by the column itself")
-    column = F.col(quoted_dotted(term.name))
+    column = named_column(*(term.path or term.name.split(".")))
     found = _operation(predicate, column, term)
     if predicate.op in MATCHES_NULL and predicate.op != "is-null":
         return column.isNull() | found

@@ -19,7 +19,7 @@ from firn.model.types import StructType
 from firn.pipeline.assignment import assigned_value
 from firn.pipeline.column_names import named_column
 from firn.pipeline.reads import with_filter_columns
-from firn.pipeline.row_changes import ACTION, DELETE, FILE, POS, UPDATE, Base, ChangeOptions, apply_changes
+from firn.pipeline.row_changes import DELETE, FILE, POS, UPDATE, Base, ChangeOptions, apply_changes
 from firn.pipeline.row_filter import narrowing_column, parse_filter
 from firn.pipeline.write_properties import DELETE_ISOLATION, DELETE_MODE, UPDATE_ISOLATION, UPDATE_MODE
 
@@ -44,7 +44,7 @@ def delete_where(
     partly = [task for task in base.plan.tasks if task.file.file_path not in named]
     wide = with_filter_columns(Schema(schema_id=0, struct=_PLACE), bound, base.plan.schema)
     rows = base.frame(partly, wide.struct).where(narrowing_column(bound))
-    with kept(rows.select(FILE, POS, F.lit(DELETE).alias(ACTION))) as changes:
+    with kept(rows.select(FILE, POS, F.lit(DELETE).alias(base.action))) as changes:
         return apply_changes(base, changes, whole=whole, brings_rows=False)
 
 
@@ -64,7 +64,7 @@ def update(
         spark, table, reads=parse_filter(where), options=options, mode=UPDATE_MODE, isolation=UPDATE_ISOLATION
     )
     rows = base.rows(base.plan.tasks).where(narrowing_column(base.plan.filter))
-    with kept(assigned(rows, values, base.view.schema).withColumn(ACTION, F.lit(UPDATE))) as changes:
+    with kept(assigned(rows, values, base.view.schema).withColumn(base.action, F.lit(UPDATE))) as changes:
         return apply_changes(base, changes, brings_rows=True)
 
 

@@ -15,6 +15,7 @@ from firn.pipeline.firn_scan import firn_frame
 from firn.pipeline.native_scan import native_frame
 from firn.pipeline.scan_ways import ways_of
 from firn.pipeline.spark_types import spark_schema
+from firn.pipeline.user_columns import CASE_SENSITIVE, require_distinct
 
 
 def scan_frame(
@@ -27,8 +28,10 @@ def scan_frame(
 ) -> DataFrame:
     """The live rows of these tasks' files in the columns of `projection`, metadata columns among them if asked for.
 
-    No filter is applied. The frame may be evaluated as long as the files are there.
+    No filter is applied. The frame may be evaluated as long as the files are there. Raises Unsupported for columns
+    that Spark cannot tell apart (`require_distinct`).
     """
+    require_distinct(projection, case_sensitive=spark.conf.get(CASE_SENSITIVE, "false") == "true")
     ways = ways_of(tasks, metadata=metadata, projection=projection, files=connection.store())
     frames = []
     if ways.native:

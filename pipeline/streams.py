@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 
 from firn.coordinator.client.answers import committed
 from firn.model.errors import InvalidInput
+from firn.model.spelling import refuse_unknown
 from firn.pipeline.writes import WriteOptions, append
 
 QUERY_ID: Final = "sql.streaming.queryId"
@@ -73,6 +74,7 @@ def stream_to(table: str, **options: Unpack[WriteOptions]) -> Callable[[DataFram
     refused: give each write its own `writer`. A batch that is rejected or whose outcome is unknown fails the query;
     restart it, and it goes on where it was. A batch that was committed before is logged, and its new files are removed.
     """
+    refuse_unknown(options, WriteOptions.__annotations__)
     if "writer_sequence" in options or "intent_id" in options:
         raise InvalidInput("every batch has its own", where="writer_sequence, intent_id")
 

@@ -7,7 +7,7 @@ write the rows again before you know; see `firn.coordinator.client.answers`).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypedDict, Unpack
+from typing import Any, TypedDict, Unpack, get_args
 
 from pyspark.sql import DataFrame
 
@@ -19,6 +19,7 @@ from firn.model.expressions.predicates import TRUE, Expression
 from firn.model.intent import ContentFile, Intent, Overwrite, ReplacePartitions
 from firn.model.operations.files import Isolation
 from firn.model.snapshot import MAIN_BRANCH
+from firn.model.spelling import refuse_unknown, require_one_of
 from firn.pipeline.appends import append_of
 from firn.pipeline.connection import Connection
 from firn.pipeline.distribution import distribution_mode
@@ -74,6 +75,7 @@ def overwrite(
     The filter must cover whole files, and new rows must match it (`partial-match`, `outside-filter` otherwise).
     Rejected if what it matches was changed since this began, with ``isolation="serializable"`` also if rows came to it.
     """
+    require_one_of(isolation, get_args(Isolation), where="isolation")
     write = _Write(rows, table, options)
     filter = parse_filter(where)
     files = write.files()
@@ -91,6 +93,7 @@ def replace_partitions(
     rows: DataFrame, table: str, *, isolation: Isolation = "serializable", **options: Unpack[WriteOptions]
 ) -> Answer:
     """Replace whatever is in the partitions that these rows are in (dynamic overwrite); without rows, nothing."""
+    require_one_of(isolation, get_args(Isolation), where="isolation")
     write = _Write(rows, table, options)
     files = write.files()
     if not files:
@@ -105,6 +108,7 @@ class _Write:
     """One write under way: the table as it was when it began, and what every intent of it says."""
 
     def __init__(self, rows: DataFrame, table: str, options: WriteOptions) -> None:
+        refuse_unknown(options, WriteOptions.__annotations__)
         self._rows = rows
         self._options = options
         self._connection = options.get("connection") or Connection.of_spark(rows.sparkSession)

@@ -7,6 +7,7 @@ from typing import Final
 
 from firn.coordinator.client.options import ClientOptions
 from firn.coordinator.endpoints import DATA_DEFAULT, read_endpoints
+from firn.model.spelling import refuse_unknown
 
 USUAL_URL: Final = "redis://127.0.0.1:6379/0"
 URL_VARIABLE: Final = "FIRN_REDIS_URL"
@@ -18,6 +19,7 @@ def addressed(url: str | None, options: ClientOptions) -> tuple[str, ClientOptio
     Without a `url`: that of ``FIRN_REDIS_URL``, else of the daemon that `firn serve --embedded` runs on ``./data``,
     else the usual one. Raises Misconfigured when ``./data`` cannot be read.
     """
+    refuse_unknown(options, ClientOptions.__annotations__)
     if url is not None or "connect" in options:
         return url or USUAL_URL, options
     told = os.environ.get(URL_VARIABLE)

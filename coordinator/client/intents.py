@@ -6,7 +6,7 @@ import secrets
 import time
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import msgspec
 
@@ -21,8 +21,12 @@ from firn.model.identifiers import check_table_name, is_intent_id, uuid7
 from firn.model.intent import ContentFile, Intent, digest_of, encode_intent, with_defaults_left_out
 from firn.model.operations.files import Filter
 from firn.model.schema import Schema, schema_to_json
+from firn.model.spelling import refuse_unknown
 
 _MAPPINGS: Final = ("summary", "properties", "partition_spec", "write_order")
+_OPTIONS: Final = frozenset(name for kind in get_args(Intent) for name in kind.__struct_fields__) | {"deadline"}
+"""Every name that some operation knows; each refuses those of others by itself."""
+
 _READER: Final[msgspec.json.Decoder[Intent]] = msgspec.json.Decoder(Intent)
 """Made once: to find out all that an intent may be takes five times as long as to read one."""
 
@@ -65,6 +69,7 @@ def as_read(intent: Intent) -> Intent:
 
 def members_of(options: IntentOptions) -> dict[str, Any]:
     """The members of an intent that options say, with a fresh intent id unless one is given."""
+    refuse_unknown(options, _OPTIONS)
     members: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     members.setdefault("intent_id", new_intent_id())
     members.setdefault("traceparent", current_traceparent())

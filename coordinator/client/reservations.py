@@ -17,6 +17,7 @@ from firn.model.errors import FirnError, InvalidInput, Unavailable
 from firn.model.intent import ContentFile
 from firn.model.reservation import Disturbance, Overlap, Reservation, ReservedPartition, Scope
 from firn.model.snapshot import MAIN_BRANCH
+from firn.model.spelling import refuse_unknown
 
 LEASE_S: Final = 60.0
 RENEWALS: Final = 3
@@ -59,6 +60,7 @@ class ReservationOptions(TypedDict, total=False):
 
 def wanted_of(table: str, options: ReservationOptions) -> Reservation:
     """The reservation that options ask for, without its times. Raises InvalidInput for one that makes no sense."""
+    refuse_unknown(options, ReservationOptions.__annotations__)
     rows = options.get("rows")
     try:
         scope = Scope(

@@ -131,6 +131,7 @@ def _bind_reference(reference: Reference, schema: Schema, *, case_sensitive: boo
         nullable=nullable or optional_parent,
         nested=nested,
         optional_parent=optional_parent,
+        path=schema.path(field.field_id),
     )
 
 

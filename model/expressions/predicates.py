@@ -93,7 +93,8 @@ class BoundReference(msgspec.Struct, frozen=True, kw_only=True):
     """A column of a schema, or a field of a partition tuple.
 
     `nullable` is False only if neither the field nor a struct around it is optional; `nested` tells that it is inside
-    a struct; `optional_parent` that a struct around it may be null.
+    a struct; `optional_parent` that a struct around it may be null. `path` are the single names in `name`, of which
+    each may have dots.
     """
 
     field_id: int
@@ -102,6 +103,7 @@ class BoundReference(msgspec.Struct, frozen=True, kw_only=True):
     nullable: bool = True
     nested: bool = False
     optional_parent: bool = False
+    path: tuple[str, ...] = ()
 
     @property
     def reference(self) -> BoundReference:
