@@ -48,7 +48,7 @@ from firn.coordinator.tables.merges_beside import MergesBeside
 from firn.coordinator.tables.table_catalogs import TableCatalogs
 from firn.coordinator.tables.table_locations import TableLocations
 from firn.coordinator.tables.table_reader import TableReader
-from firn.coordinator.version import VERSION
+from firn.coordinator.version import VERSION, build_commit
 from firn.model.consumer import DAY_MS, HOLD_DAYS_DEFAULT
 from firn.model.errors import AlreadyExists, CorruptFile, FirnError, InvalidInput, Misconfigured
 from firn.model.journal import Segment
@@ -99,7 +99,7 @@ class Daemon:
         self._session = session
         self._streams = streams
         self._log = structlog.get_logger()
-        self.metrics = Metrics(version=VERSION, daemon=self.member)
+        self.metrics = Metrics(version=VERSION, commit=build_commit(), daemon=self.member)
         self._connected = asyncio.Event()
         self._started = False
         self._watch_session(session.state)

@@ -41,7 +41,7 @@ QUEUED_SHOWN_MIN: Final = 10
 class Metrics:
     """The metrics of one daemon, in a registry of its own."""
 
-    def __init__(self, *, version: str, daemon: str) -> None:
+    def __init__(self, *, version: str, daemon: str, commit: str = "unknown") -> None:
         self.registry = CollectorRegistry()
         self._owned_shards = _OwnedShards()
         self.registry.register(self._owned_shards)  # before the gauges by shard, which it clears
@@ -196,7 +196,7 @@ class Metrics:
         self.written_files = Counter("firn_written_files", "Files written, by kind.", ("kind",), registry=self.registry)
         self._add_servers()
         ProcessCollector(registry=self.registry)
-        self.registry.register(_BuildInfo(version=version, daemon=daemon))
+        self.registry.register(_BuildInfo(version=version, commit=commit, daemon=daemon))
         for histogram, values in ((self.stage_seconds, STAGES), (self.intent_phase_seconds, PHASES)):
             for value in values:
                 histogram.labels(value)
@@ -476,13 +476,14 @@ class _StoreFaults(Collector):
 
 
 class _BuildInfo(Collector):
-    def __init__(self, *, version: str, daemon: str) -> None:
-        self._labels = (version, daemon, platform.python_version(), "yes" if IS_COMPILED else "no")
+    def __init__(self, *, version: str, commit: str, daemon: str) -> None:
+        self._labels = (version, commit, daemon, platform.python_version(), "yes" if IS_COMPILED else "no")
 
     def collect(self) -> list[Metric]:
         family = GaugeMetricFamily(
-            "firn_build_info", "Version, id and Python of the daemon; whether compiled code reads appends: yes or no.",
-            labels=("version", "daemon", "python", "compiled"),
+            "firn_build_info",
+            "Version, commit, id and Python of the daemon; whether compiled code reads appends: yes or no.",
+            labels=("version", "commit", "daemon", "python", "compiled"),
         )  # fmt: skip
         family.add_metric(self._labels, 1)
         return [family]

@@ -25,6 +25,8 @@ ROOT: Final = Path(__file__).parents[1]
 SOURCES: Final = ("firn", "model", "storage", "coordinator", "pipeline", "grafana")
 BUILD: Final = "import sys, setuptools.build_meta as b; to = sys.argv[1]; b.build_sdist(to); b.build_wheel(to)"
 BUILD_S: Final = 180.0
+BUILT_COMMIT: Final = "0123456789ab"
+"""What builds of `Built` are of: there is no git where they are built."""
 
 
 class Built:
@@ -46,7 +48,7 @@ class Built:
         for name in SOURCES:
             shutil.copytree(ROOT / name, source / name, symlinks=True, ignore=unwanted)
         self.folder = folder / "dist"
-        build_in(source, self.folder)
+        build_in(source, self.folder, FIRN_BUILD_COMMIT=BUILT_COMMIT)
 
     @property
     def wheel(self) -> Path:
@@ -68,12 +70,12 @@ class Built:
         return found
 
 
-def build_in(source: Path, target: Path) -> None:
+def build_in(source: Path, target: Path, **environment: str) -> None:
     """Build what a source tree describes, with the setuptools that is here."""
     target.mkdir()
     done = subprocess.run(
-        [sys.executable, "-c", BUILD, str(target)], cwd=source, capture_output=True, text=True, timeout=BUILD_S,
-        check=False,
+        [sys.executable, "-c", BUILD, str(target)], cwd=source, env=os.environ | environment,
+        capture_output=True, text=True, timeout=BUILD_S, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
 

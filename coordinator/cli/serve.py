@@ -38,7 +38,7 @@ from firn.coordinator.intake.read_appends import Rules
 from firn.coordinator.logs import configure_logs
 from firn.coordinator.store_identity import StoreIdentity
 from firn.coordinator.thread_calls import calls_under_way
-from firn.coordinator.version import VERSION
+from firn.coordinator.version import VERSION, build_commit
 from firn.coordinator.warehouse_folders import known_folders, warehouse_folders
 from firn.model.errors import FirnError, Misconfigured
 from firn.storage.file_writes import FileWrites, ProcessWrites, ThreadWrites
@@ -237,7 +237,9 @@ async def _start(
     """The daemon at work, and its URL; `stack` gets what ends it, the sooner when `hurried`, and its connections."""
     connections = await stack.enter_async_context(connect(settings))
     python = platform.python_version()
-    structlog.get_logger().info("daemon begins", version=VERSION, python=python, compiled=IS_COMPILED)
+    structlog.get_logger().info(
+        "daemon begins", version=VERSION, commit=build_commit(), python=python, compiled=IS_COMPILED
+    )
     stores = StoreIdentity(settings, session=connections.session, streams=connections.streams, files=connections.files)
     folders = await _folders(settings, connections, stores)
     files = MarkedFiles(connections.files, folders)

@@ -9,7 +9,7 @@ from typing import Final
 import click
 
 from firn.coordinator.cli.output import Output
-from firn.coordinator.version import VERSION
+from firn.coordinator.version import VERSION, build_commit
 from firn.storage.wire_files import IS_COMPILED
 
 PACKAGES: Final = ("msgspec", "fastavro", "kazoo", "redis", "pyarrow", "obstore")
@@ -20,7 +20,7 @@ PACKAGES: Final = ("msgspec", "fastavro", "kazoo", "redis", "pyarrow", "obstore"
 def version_command(*, as_json: bool) -> None:
     """Say the version of firn and of what it runs on."""
     output = Output(as_json=as_json)
-    ours = {"firn": VERSION, "python": platform.python_version()}
+    ours = {"firn": VERSION, "commit": build_commit(), "python": platform.python_version()}
     packages = {name: _installed(name) for name in PACKAGES}
     if as_json:
         output.document({**ours, "compiled": IS_COMPILED, **packages})

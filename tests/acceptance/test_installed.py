@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -16,7 +17,7 @@ import pytest
 
 from tests.acceptance.reader import Reader
 from tests.documents import DOCS, ROOT, page
-from tests.installations import Built, Installation
+from tests.installations import BUILT_COMMIT, Built, Installation
 
 README = ROOT / "README.md"
 INSTALL_S = 200.0
@@ -145,6 +146,23 @@ def test_the_wheel_has_every_file_of_the_packages(built: Built) -> None:
 
 def test_the_sdist_builds_the_same_wheel(built: Built, tmp_path: Path) -> None:
     assert contents(built.wheel_of_sdist(tmp_path)) == contents(built.wheel)
+
+
+def test_the_description_renders_anywhere(built: Built) -> None:
+    with zipfile.ZipFile(built.wheel) as packed:
+        (about,) = (packed.read(name).decode() for name in packed.namelist() if name.endswith("/METADATA"))
+    headers, _, description = about.partition("\n\n")
+    assert "Description-Content-Type: text/markdown" in headers
+    assert "Author: The firn developers" in headers
+    assert "many writers, one table" in description
+    assert [link for link in re.findall(r"\]\(([^)]*)\)", description) if not link.startswith("https://")] == []
+    assert "<!--" not in description
+
+
+def test_a_build_knows_its_commit(with_extras: Callable[..., Installation], built: Built, tmp_path: Path) -> None:
+    assert contents(built.wheel)["firn/commit.txt"].decode() == f"{BUILT_COMMIT}\n"
+    said = with_extras("server").runs("firn", "version", "--json", folder=tmp_path)
+    assert json.loads(said.stdout)["commit"] == BUILT_COMMIT
 
 
 def test_a_client_alone_names_the_extra_of_all_that_it_lacks(

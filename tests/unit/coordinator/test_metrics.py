@@ -92,8 +92,8 @@ def test_a_daemon_says_whether_it_runs_compiled_code(
     monkeypatch: pytest.MonkeyPatch, compiled: bool, said: str
 ) -> None:
     monkeypatch.setattr(module, "IS_COMPILED", compiled)
-    found = generate_latest(Metrics(version="1", daemon="d").registry).decode()
-    assert re.search(rf'^firn_build_info{{compiled="{said}",.*}} 1.0$', found, re.MULTILINE)
+    found = generate_latest(Metrics(version="1", commit="c", daemon="d").registry).decode()
+    assert re.search(rf'^firn_build_info{{commit="c",compiled="{said}",.*}} 1.0$', found, re.MULTILINE)
 
 
 def test_the_pages_that_are_large_are_those_that_are_read_apart() -> None:

@@ -21,7 +21,7 @@ from firn.coordinator.config import (
 from firn.coordinator.connections import Connections
 from firn.coordinator.intake.intake import Intake
 from firn.coordinator.logs import configure_logs
-from firn.coordinator.version import VERSION
+from firn.coordinator.version import VERSION, build_commit
 from firn.model.errors import FirnError, Misconfigured, Unavailable
 from firn.storage.memory_coordination import MemorySession
 from tests.unit.coordinator.workbench import WAREHOUSE, Workbench
@@ -93,7 +93,13 @@ async def test_the_log_begins_with_what_runs(bench, monkeypatch, capsys, compile
         await module._serve(SETTINGS, data=None)
     (line,) = capsys.readouterr().err.splitlines()
     said = json.loads(line)
-    told = {"event": "daemon begins", "version": VERSION, "python": platform.python_version(), "compiled": compiled}
+    told = {
+        "event": "daemon begins",
+        "version": VERSION,
+        "commit": build_commit(),
+        "python": platform.python_version(),
+        "compiled": compiled,
+    }
     assert told.items() <= said.items()
 
 
