@@ -166,12 +166,16 @@ async def test_creating_again_after_a_crash_before_registration_takes_up_what_is
 
 
 async def test_a_folder_with_another_table_is_not_created_over() -> None:
+    """One that another engine made: of firn's own there is a journal, and the intent waits until it is recovered."""
     bench = Workbench()
     async with bench.daemon():
         await bench.commit(create_by_path())
         pointers = Pointers(bench.zookeeper.connect())
         now = await pointers.read(TABLE)
         await pointers.swap([PointerChange(table=TABLE, pointer=None, expected=now.version)], leases=[])
+    for info in list(bench.files.list(f"{LOCATION}/metadata/_journal/")):
+        bench.files.delete(info.location)
+    await bench.streams.settle([], events=[], places={TABLE: None})
     async with bench.daemon("b"):
         assert (await bench.refuse(create_by_path())).rule == "location-taken"
         register = RegisterTable(intent_id=new_id(), table=TABLE, location=LOCATION, catalog="file-system")
