@@ -49,9 +49,12 @@ class Form(IntEnum):
 _WIDTH_BITS: Final = {1: 1, 4: 2, 8: 4, 16: 8}
 _WIDTHS: Final = {
     "boolean": (1,), "int": (4,), "date": (4,), "float": (4,), "uuid": (16,), "time": (8,), "timestamptz": (8,),
-    "timestamptz_ns": (8,), "long": (4, 8), "double": (4, 8), "timestamp": (4, 8), "timestamp_ns": (4, 8),
+    "timestamptz_ns": (8,), "long": (4, 8), "double": (4, 8), "timestamp": (8,), "timestamp_ns": (8,),
 }  # fmt: skip
-"""Bytes of a bound by type; four of them were written before the type was promoted."""
+"""Bytes of a bound by type; four of them were written before a number was promoted.
+
+A date that was promoted to a timestamp is decoded: as microseconds it may not fit 64 bits.
+"""
 
 
 class Forms(msgspec.Struct, frozen=True, eq=False):

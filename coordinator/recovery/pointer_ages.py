@@ -19,7 +19,7 @@ from firn.coordinator.recovery.contents import Contents
 from firn.coordinator.recovery.journals import Journals, Link, read_journals
 from firn.coordinator.replay.tables import default_location
 from firn.coordinator.tables.table_reader import TableReader
-from firn.model.errors import Unavailable
+from firn.model.errors import CorruptFile, InvalidInput, Unavailable
 from firn.model.limits import Limits
 from firn.storage.files import FileInfo, FileStore
 from firn.storage.intent_streams import IntentStreams, TablePlace
@@ -133,8 +133,14 @@ class PointerAges:
         return None
 
     async def unknown_in(self, location: str) -> list[str]:
-        """Return the names whose committed journals are in a folder that is about to be given to a table."""
-        journals = await asyncio.to_thread(self._behind, None, location, None)
+        """Return the names whose committed journals are in a folder that is about to be given to a table.
+
+        None of one that can be no folder: replay refuses it.
+        """
+        try:
+            journals = await asyncio.to_thread(self._behind, None, location, None)
+        except (CorruptFile, InvalidInput):
+            return []
         return [name for name, links in journals.by_name.items() if _was_built_upon(links)]
 
     def _behind(self, named_home: str | None, home: str, head: str | None) -> Journals:

@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -82,6 +82,9 @@ def test_compiled_code_answers_as_python_does(counts: Any, low: Any, high: Any, 
 
 
 @examples(300)
+@example(low=None, high={8: (106_751_991).to_bytes(4, "little")})
+@example(low=None, high={8: (106_751_992).to_bytes(4, "little")})
+@example(low={10: (2**31 - 1).to_bytes(4, "little")}, high=None)
 @given(low=MAPS, high=MAPS)
 def test_lookups_and_types_agree(low: Any, high: Any) -> None:
     near = forms()
