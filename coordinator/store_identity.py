@@ -257,6 +257,21 @@ class StoreIdentity:
             self._wake.set()
 
 
+async def stores_trouble(
+    settings: Settings, *, session: Session, streams: IntentStreams | None, files: FileStore
+) -> str | None:
+    """Return why a daemon with these settings would take no work; None where nothing contradicts. Raises Unavailable.
+
+    Without `streams`, as far as ZooKeeper and the warehouse tell.
+    """
+    if streams is None:
+        return None
+    stores = StoreIdentity(settings, session=session, streams=streams, files=files)
+    await stores.read_warehouse()
+    verdict = judge(await stores.marks(redis_may_be_away=True))
+    return None if verdict.is_fine else verdict.reason
+
+
 def root_of(settings: Settings) -> str:
     """Return the path below which everything of the deployment is in ZooKeeper, wherever the settings have it."""
     _, slash, path = zookeeper_options(settings).hosts.partition("/")

@@ -19,6 +19,7 @@ from firn.coordinator.cli.text import one_line
 from firn.coordinator.cli.zookeeper_servers import servers_of
 from firn.coordinator.config import is_loopback
 from firn.coordinator.operations.fleet import fleet_of
+from firn.coordinator.store_identity import stores_trouble
 from firn.coordinator.version import VERSION
 from firn.model.amounts import size_text
 from firn.model.errors import FirnError, Misconfigured, NotFound, Unavailable
@@ -39,6 +40,8 @@ USED_SHARE_MAX: Final = 0.9
 """Of Redis's memory, as the alert has it."""
 
 FOLDER: Final = "warehouse, folder"
+
+STORES: Final = "stores, identity"
 
 COLUMNS: Final = (Column(""), Column("CHECK"), Column("FOUND", long=True), Column("DO", long=True))
 
@@ -109,6 +112,7 @@ async def _servers(reach: Reach) -> list[Finding]:
         ("ZooKeeper servers", _ensemble),
         ("ZooKeeper", _zookeeper),
         ("ZooKeeper, access", _access),
+        (STORES, _stores),
         ("daemons", _daemons),
         (FOLDER, _folder),
     ):
@@ -255,6 +259,19 @@ async def _daemons(reach: Reach) -> list[Finding]:
             check="redundancy", state="warning", found="one daemon: commits wait while it restarts", do="run two",
         ))  # fmt: skip
     return findings
+
+
+async def _stores(reach: Reach) -> list[Finding]:
+    """Whether ZooKeeper, Redis and the warehouse are one deployment's."""
+    async with reach.session() as session, reach.streams() as streams:
+        wrong = await stores_trouble(reach.settings, session=session, streams=streams, files=reach.files)
+    if wrong is not None:
+        return [
+            Finding(
+                check=STORES, state="bad", found=one_line(wrong), do="see docs/runbooks/servers.md#firnforeignstore"
+            )
+        ]
+    return [Finding(check=STORES, state="good", found="ZooKeeper, Redis and the warehouse belong together")]
 
 
 async def _folder(reach: Reach) -> list[Finding]:

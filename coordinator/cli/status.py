@@ -22,8 +22,9 @@ from firn.coordinator.cli.pausing import pause_text
 from firn.coordinator.cli.reach import Reach, reaching, shards_of
 from firn.coordinator.cli.text import one_line, shown, span_of, time_of
 from firn.coordinator.operations.fleet import Fleet, Shard, fleet_of
+from firn.coordinator.store_identity import stores_trouble
 from firn.model.amounts import plural
-from firn.model.errors import Unavailable
+from firn.model.errors import FirnError, Unavailable
 from firn.model.pause import Pause
 from firn.storage.membership import Membership
 from firn.storage.pauses import Pauses
@@ -99,6 +100,11 @@ async def _look(reach: Reach) -> Fleet:
         fleet = await fleet_of(
             membership=membership, pointers=Pointers(session), pauses=Pauses(session), streams=streams, shards=shards
         )
+        try:
+            wrong = await stores_trouble(reach.settings, session=session, streams=streams, files=reach.files)
+        except FirnError as error:  # what cannot be compared is said by what does not answer
+            wrong = str(error) if fleet.zookeeper_answers and streams is not None else None
+        troubles += [] if wrong is None else [wrong]
         return msgspec.structs.replace(fleet, troubles=(*troubles, *fleet.troubles))
 
 

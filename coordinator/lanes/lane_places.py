@@ -78,8 +78,8 @@ class LanePlaces:
                     await self._shop.pointers.read(name)
                 except NotFound as error:
                     raise StalePointerError(
-                        f"{own} has the journal of {name!r}, which this ZooKeeper does not know: no table is made "
-                        f"there. Bring the right ZooKeeper back, or restore the pointer: firn recover {name} --yes"
+                        f"ZooKeeper has no pointer of {name!r}: bring the right one back, or run firn recover {name} "
+                        f"--yes. Its journal is in {own}, where no other table is made"
                     ) from error
 
     async def foreign(self, states: Iterable[TableState]) -> dict[str, dict[str, str]]:

@@ -33,6 +33,11 @@ from firn.storage.pointers import Pointers
 class Stores(Protocol):
     """Whether the stores are the deployment's (`firn.coordinator.store_identity`)."""
 
+    @property
+    def wrong(self) -> str | None:
+        """Why they are not, as far as is known."""
+        ...
+
     async def confirm(self) -> None:
         """Raise Unavailable unless the ZooKeeper of this session is."""
         ...
@@ -44,6 +49,8 @@ class Stores(Protocol):
 
 class AnyStores:
     """Stores that nobody has marked: all are taken as they are."""
+
+    wrong: str | None = None
 
     async def confirm(self) -> None:
         return

@@ -90,9 +90,9 @@ class PointerAges:
         if why is not None:
             at = version_of(pointer.metadata_location)
             raise StalePointerError(
-                f"ZooKeeper is older than the journal of {table!r}: its pointer is at version "
-                f"{'?' if at is None else at}, segment {_short(head)}, but {why}. Bring the newer ZooKeeper back, or "
-                f"restore the pointer: firn recover {table} --yes (docs/recovery.md)"
+                f"ZooKeeper is older than the journal of {table!r}: bring the newer one back, or run firn recover "
+                f"{table} --yes (docs/recovery.md). Its pointer is at version {'?' if at is None else at}, segment "
+                f"{_short(head)}, but {why}"
             )
         self._compared[table] = epoch
         self._compared.move_to_end(table)
@@ -107,8 +107,8 @@ class PointerAges:
             why = await self.why_stale(table, home, head=None, lock_token=lock_token)
         if why is not None:
             raise StalePointerError(
-                f"ZooKeeper has no pointer of {table!r}, but {why}. Bring the right ZooKeeper back, or restore the "
-                f"pointer: firn recover {table} --yes (docs/recovery.md)"
+                f"ZooKeeper has no pointer of {table!r}: bring the right one back, or run firn recover {table} --yes "
+                f"(docs/recovery.md). For {why}"
             )
 
     async def why_stale(self, table: str, home: str, *, head: str | None, lock_token: int | None) -> str | None:
