@@ -326,12 +326,16 @@ class CacheCounts(Protocol):
 
 
 class TableSize(msgspec.Struct, frozen=True, kw_only=True):
-    """How much a commit on a table has to carry: snapshots and manifests of ``main``, metadata file in bytes."""
+    """How much a commit on a table has to carry: snapshots and manifests of ``main``, metadata file in bytes.
+
+    `streaming_writers` is how many of its streaming writers are known, of `limits.writers-max`.
+    """
 
     table: str
     snapshots: int
     manifests: int
     metadata_bytes: int
+    streaming_writers: int = 0
 
 
 def kind_of(location: str) -> Kind:
@@ -368,11 +372,25 @@ class _LargestTables(Collector):
             GaugeMetricFamily("firn_table_manifests", "Manifests of main, of the largest tables.", labels=("table",)),
             GaugeMetricFamily("firn_table_metadata_bytes", "Metadata file of the largest tables.", labels=("table",)),
         ]
-        largest = sorted(self._sizes(), key=lambda size: (-size.metadata_bytes, size.table))[:TABLES_SHOWN]
+        sizes = list(self._sizes())
+        largest = sorted(sizes, key=lambda size: (-size.metadata_bytes, size.table))[:TABLES_SHOWN]
         for size in largest:
             for family, value in zip(families, (size.snapshots, size.manifests, size.metadata_bytes), strict=True):
                 family.add_metric((size.table,), value)
-        return [*families]
+        return [*families, _streaming_writers(sizes)]
+
+
+def _streaming_writers(sizes: Iterable[TableSize]) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(
+        "firn_table_streaming_writers",
+        "Streaming writers of a table, of the tables that have the most; a new one is refused at limits.writers-max.",
+        labels=("table",),
+    )
+    most = sorted(sizes, key=lambda size: (-size.streaming_writers, size.table))[:TABLES_SHOWN]
+    for size in most:
+        if size.streaming_writers:
+            family.add_metric((size.table,), size.streaming_writers)
+    return family
 
 
 class _QueuedIntents(Collector):

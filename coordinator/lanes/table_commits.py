@@ -477,6 +477,7 @@ def size_after(part: Part, before: TableSize | None) -> TableSize | None:
         snapshots=len(metadata.snapshots),
         manifests=0 if head is None else len(head.manifests),
         metadata_bytes=len(written),
+        streaming_writers=part.state.decisions.writers,
     )
 
 

@@ -44,7 +44,9 @@ class _Counts:
 def everything() -> Metrics:
     metrics = Metrics(version="1", daemon="d")
     metrics.watch_cache(_Counts())
-    metrics.watch_tables(lambda: [TableSize(table="t", snapshots=1, manifests=1, metadata_bytes=1)])
+    metrics.watch_tables(
+        lambda: [TableSize(table="t", snapshots=1, manifests=1, metadata_bytes=1, streaming_writers=1)]
+    )
     metrics.watch_troubles(lambda: [Trouble(table="t", state="stalled", why="no room")])
     metrics.watch_lanes(lambda: {"t": QUEUED_SHOWN_MIN})
     metrics.watch_publishing(lambda: 1)
@@ -109,6 +111,20 @@ def test_tables_are_labels_of_the_largest_only() -> None:
     assert {sample.labels["table"] for sample in family.samples} == {
         f"t{n}" for n in range(1_000 - TABLES_SHOWN, 1_000)
     }
+
+
+def test_streaming_writers_are_shown_of_the_tables_that_have_the_most() -> None:
+    metrics = Metrics(version="1", daemon="d")
+    sizes = [
+        TableSize(table=f"t{n}", snapshots=1, manifests=1, metadata_bytes=1_000 - n, streaming_writers=n)
+        for n in range(1_000)
+    ]
+    metrics.watch_tables(lambda: sizes)
+    shown = samples(metrics, "firn_table_streaming_writers")
+    assert shown == {f"t{n}": n for n in range(1_000 - TABLES_SHOWN, 1_000)}
+    few = Metrics(version="1", daemon="d")
+    few.watch_tables(lambda: sizes[:2])
+    assert samples(few, "firn_table_streaming_writers") == {"t1": 1}
 
 
 def samples(metrics: Metrics, name: str) -> dict[str, float]:
