@@ -22,7 +22,7 @@ import msgspec
 from firn.model.errors import InvalidInput, Misconfigured
 from firn.model.limits import Limits
 from firn.storage.locations import is_within, normalize
-from firn.storage.redis_place import SCHEMES
+from firn.storage.redis_schemes import SCHEMES
 from firn.storage.secret_files import read_secret
 
 CONFIG_FILE: Final = "firn.toml"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import socket
 import ssl
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from firn.coordinator.config import redacted_url
 from firn.model.errors import Misconfigured, Unavailable, UnknownOutcome
-from firn.storage.redis_faults import reply_in
+from firn.storage.redis_faults import chain_of, reply_in
 
 
 @asynccontextmanager
@@ -27,7 +27,7 @@ async def naming_redis(url: str) -> AsyncIterator[None]:
 
 def _said(error: Unavailable | Misconfigured) -> str:
     """What Redis did, in the system's words where it was not even reached: the event loop's are longer."""
-    for cause in _causes(error):
+    for cause in chain_of(error):
         if isinstance(cause, ssl.SSLCertVerificationError):
             return f"does not answer: its certificate is not accepted: {cause.verify_message}"
         if isinstance(cause, ssl.SSLError):  # whose numbers are not the system's
@@ -40,15 +40,7 @@ def _said(error: Unavailable | Misconfigured) -> str:
 
 
 def _hint(error: Misconfigured) -> str:
-    cause = error.__cause__
-    reply = None if cause is None else reply_in(cause)
-    if reply is None or reply.cause in ("credentials", "permissions"):
+    reply = reply_in(error)
+    if reply.cause in ("credentials", "permissions"):
         return " (user and password are those of redis.url)"
     return f" ({reply.do})" if reply.do else ""
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    cause = error.__cause__
-    while cause is not None:
-        yield cause
-        cause = cause.__cause__ or cause.__context__

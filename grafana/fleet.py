@@ -186,6 +186,11 @@ def fleet() -> Dashboard:
                         Query("min by (file) (firn_redis_persisting)", "{{file}}"),
                         about="0: the last write failed, or there is no append-only file.",
                     ),
+                    lines(
+                        "Store trouble",
+                        Query("sum by (store) (firn_store_trouble)", "{{store}}"),
+                        about="Causes why a store refuses a daemon or does not answer it; `firn status` names them.",
+                    ),
                 ),
             ),
             (

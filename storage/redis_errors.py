@@ -11,7 +11,7 @@ import redis.exceptions as rx
 
 from firn.model.errors import FirnError, Misconfigured, Unavailable, UnknownOutcome
 from firn.storage.redis_dialling import Dialler
-from firn.storage.redis_faults import Reply, fault_of, reply_in
+from firn.storage.redis_faults import Reply, chain_of, fault_of, reply_in
 from firn.storage.store_faults import READS_SHOW, WRITES_SHOW, StoreFaults
 
 ANSWER_TIMEOUT_S: Final = 10.0
@@ -70,9 +70,4 @@ class RedisErrors:
 
 def _never_sent(error: BaseException) -> bool:
     """Was there not even a connection?"""
-    seen: BaseException | None = error
-    while seen is not None:
-        if isinstance(seen, ConnectionRefusedError):
-            return True
-        seen = seen.__cause__ or seen.__context__
-    return False
+    return any(isinstance(one, ConnectionRefusedError) for one in chain_of(error))

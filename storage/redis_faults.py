@@ -134,7 +134,7 @@ class TlsFilesError(rx.ConnectionError):
 
 def reply_in(error: BaseException) -> Reply:
     """What an error of the client library means."""
-    for one in _chain(error):
+    for one in chain_of(error):
         found = _reply(one)
         if found is not None:
             return found
@@ -167,8 +167,11 @@ def fault_of(reply: Reply, said: str) -> StoreFault | None:
     return StoreFault(store="redis", cause=reply.cause, found=f"Redis {reply.what}", said=said, do=reply.do)
 
 
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    seen: BaseException | None = error
-    while seen is not None:
-        yield seen
-        seen = seen.__cause__ or seen.__context__
+def chain_of(error: BaseException) -> Iterator[BaseException]:
+    """The error and those behind it, each once: errors that are raised again can stand behind one another."""
+    seen: set[int] = set()
+    one: BaseException | None = error
+    while one is not None and id(one) not in seen:
+        seen.add(id(one))
+        yield one
+        one = one.__cause__ or one.__context__

@@ -11,28 +11,17 @@ for every connection, so that it can be renewed; ``sentinel_username``, ``sentin
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal
+from typing import Any, Final
 from urllib.parse import parse_qsl, unquote, urlencode
 
 import msgspec
 from redis.asyncio.connection import parse_url
 
+from firn.storage.redis_schemes import KINDS, SCHEMES, Kind
+
 SENTINEL_PORT: Final = 26379
 REDIS_PORT: Final = 6379
 SERVICE: Final = "mymaster"
-
-Kind = Literal["server", "sentinel", "cluster"]
-
-_SCHEMES: Final[dict[str, tuple[Kind, str]]] = {
-    "redis": ("server", "redis"),
-    "rediss": ("server", "rediss"),
-    "unix": ("server", "unix"),
-    "redis+sentinel": ("sentinel", "redis"),
-    "rediss+sentinel": ("sentinel", "rediss"),
-    "redis+cluster": ("cluster", "redis"),
-    "rediss+cluster": ("cluster", "rediss"),
-}
-SCHEMES: Final = tuple(_SCHEMES)
 
 _OURS: Final = ("password_file", "url_file", "sentinel_username", "sentinel_password", "sentinel_password_file")
 
@@ -60,9 +49,9 @@ class RedisPlace(msgspec.Struct, frozen=True, kw_only=True):
 def place_of(url: str) -> RedisPlace:
     """The place that a URL names. Raises ValueError, which may quote a part of the password."""
     scheme, _, rest = url.partition("://")
-    if scheme not in _SCHEMES:
-        raise ValueError(f"must begin with one of {', '.join(f'{one}://' for one in SCHEMES)}")
-    kind, plain = _SCHEMES[scheme]
+    if scheme not in KINDS:
+        raise ValueError(f"must begin with {', '.join(f'{one}://' for one in SCHEMES)}")
+    kind, plain = KINDS[scheme]
     before, question, query = rest.partition("?")
     pairs = parse_qsl(query, keep_blank_values=True)
     ours: dict[str, Any] = {name: value for name, value in pairs if name in _OURS}

@@ -184,10 +184,11 @@ class RedisTelling:
             argument = argument_of(batch, events=events, places=places, names=self._names)
             async with self._errors("settle", write=True):
                 try:
-                    _log_refused(await self._run(keys_of(self._names), [argument]))
+                    refused = await self._run(keys_of(self._names), [argument])
                 except (rx.NoPermissionError, rx.ResponseError) as error:
                     self._go_on_without_scripts(error)
                 else:
+                    _log_refused([rx.ResponseError(said.decode(errors="replace")) for said in refused])
                     return
         await self.publish(events)
         await self.announce_tables(places)
@@ -324,7 +325,5 @@ def _is_wrong_type(error: object) -> bool:
 def _log_refused(results: Sequence[object]) -> None:
     """A writer's reply stream that is no stream costs that writer its reply, and nobody anything else."""
     for error in results:
-        if isinstance(error, bytes):  # as the script says it
-            _log.warning("streams.not-told", error=error.decode(errors="replace"))
-        elif isinstance(error, Exception):
+        if isinstance(error, Exception):
             _log.warning("streams.not-told", error=str(error))

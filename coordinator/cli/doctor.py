@@ -126,14 +126,9 @@ async def _servers(reach: Reach) -> list[Finding]:
 
 
 def _advice(error: BaseException) -> str:
-    """What the error reply of Redis asks for, if that is why."""
-    seen: BaseException | None = error
-    while seen is not None:
-        reply = reply_in(seen)
-        if reply.cause not in (None, "unreachable"):
-            return reply.do
-        seen = seen.__cause__
-    return ""
+    """What an error reply of Redis asks for, if that is why."""
+    reply = reply_in(error)
+    return "" if reply.cause == "unreachable" else reply.do
 
 
 async def _redis(reach: Reach) -> list[Finding]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -16,6 +17,7 @@ import redis
 from firn.coordinator.embedded import RedisServer, programs
 from firn.coordinator.embedded.server import free_port
 from tests.integration.tcp_proxy import TcpProxy
+from tests.integration.tls_servers import Authority
 
 SERVICE: Final = "firn-redis"
 NODE_TIMEOUT_MS: Final = 1_000
@@ -50,6 +52,63 @@ class Address:
         self._loop.call_soon_threadsafe(self._proxy.point_to, "127.0.0.1", server.port)
 
 
+class TlsAddress:
+    """TLS in front of a server, for clients with certificates of an authority; `renew` replaces all of them."""
+
+    def __init__(self, server: RedisServer, authority: Authority) -> None:
+        self._server = server
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._listening: asyncio.Server | None = None
+        self._writers: list[asyncio.StreamWriter] = []
+        self._authority = authority
+        self.port = free_port()
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self.renew(self._authority)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(10)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def renew(self, authority: Authority) -> None:
+        """End all connections, and take those that this authority has signed."""
+        certificate, key = authority.sign("redis")
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=authority.certificate)
+        context.load_cert_chain(certificate, key)
+        context.verify_mode = ssl.CERT_REQUIRED
+        asyncio.run_coroutine_threadsafe(self._listen(context), self._loop).result(10)
+
+    async def _listen(self, context: ssl.SSLContext) -> None:
+        await self._end()
+        self._listening = await asyncio.start_server(self._serve, "127.0.0.1", self.port, ssl=context)
+
+    async def _end(self) -> None:
+        if self._listening is not None:
+            self._listening.close()
+        for writer in self._writers:
+            writer.transport.abort()
+        self._writers.clear()
+        await asyncio.sleep(0.1)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        behind, to_behind = await asyncio.open_connection("127.0.0.1", self._server.port)
+        self._writers += (writer, to_behind)
+        await asyncio.gather(_pump(reader, to_behind), _pump(behind, writer))
+
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(OSError):
+        while data := await reader.read(65536):
+            writer.write(data)
+            await writer.drain()
+    writer.transport.abort()
+
+
 class SentinelServer(RedisServer):
     """A Sentinel that knows one master."""
 
@@ -68,6 +127,12 @@ class SentinelServer(RedisServer):
             f"sentinel down-after-milliseconds {SERVICE} 1000\nsentinel failover-timeout {SERVICE} 5000\n"
         )
         return [str(programs.redis_server()), str(settings), "--sentinel"]
+
+    def sees(self, *, replicas: int, sentinels: int) -> bool:
+        """Whether it knows so many replicas and other Sentinels."""
+        with redis.Redis.from_url(self.url) as client:
+            state: Any = client.sentinel_master(SERVICE)
+            return bool(state["num-slaves"] == replicas and state["num-other-sentinels"] == sentinels)
 
 
 class ClusterServer(RedisServer):
@@ -123,11 +188,11 @@ def cluster() -> Iterator[list[ClusterServer]]:
 
 def slots(number: int) -> tuple[int, int]:
     """The first and the last slot of a master."""
-    return number * 5461, min(16383, number * 5461 + 5460)
+    return number * 5461, (5460, 10921, 16383)[number]
 
 
 def _known(client: Any) -> Any:
-    return client.execute_command("CLUSTER", "NODES")
+    return client.execute_command("CLUSTER NODES")
 
 
 def _follows(client: Any, master: bytes) -> bool:
@@ -138,7 +203,23 @@ def _follows(client: Any, master: bytes) -> bool:
 
 
 def _is_well(client: Any) -> bool:
-    return client.execute_command("CLUSTER", "INFO")["cluster_state"] == "ok"
+    return client.execute_command("CLUSTER INFO")["cluster_state"] == "ok"
+
+
+def move_slot(first: RedisServer, second: RedisServer, *, key: str) -> None:
+    """Move the slot of a key to the second of two masters, or back to the first, while clients use it."""
+    with redis.Redis.from_url(first.url) as one, redis.Redis.from_url(second.url) as other:
+        slot = int(one.execute_command("CLUSTER", "KEYSLOT", key))
+        owners = [number for number in range(3) if slots(number)[0] <= slot <= slots(number)[1]]
+        giver, taker, port = (other, one, first.port) if owners == [2] else (one, other, second.port)
+        giver_id = giver.execute_command("CLUSTER", "MYID")
+        taker_id = taker.execute_command("CLUSTER", "MYID")
+        taker.execute_command("CLUSTER", "SETSLOT", slot, "IMPORTING", giver_id)
+        giver.execute_command("CLUSTER", "SETSLOT", slot, "MIGRATING", taker_id)
+        while keys := giver.execute_command("CLUSTER", "GETKEYSINSLOT", slot, 100):
+            giver.execute_command("MIGRATE", "127.0.0.1", port, "", 0, 5000, "KEYS", *keys)
+        for client in (taker, giver):
+            client.execute_command("CLUSTER", "SETSLOT", slot, "NODE", taker_id)
 
 
 def role_of(server: RedisServer) -> str:

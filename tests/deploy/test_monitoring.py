@@ -89,6 +89,7 @@ def metric_names() -> set[str]:
     metrics.watch_lanes(lambda: {"t": 1_000})
     metrics.watch_shards(lambda: [0], configured=1)
     metrics.watch_publishing(lambda: 1)
+    metrics.watch_stores(tuple)
     text = generate_latest(metrics.registry).decode()
     names = set(re.findall(r"^# TYPE (\S+)", text, re.MULTILINE))
     return names | {f"{name}_{part}" for name in names for part in ("bucket", "sum", "count")}

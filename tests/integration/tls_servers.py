@@ -196,12 +196,12 @@ async def _ended(listening: asyncio.Server) -> None:
 
 
 @contextmanager
-def zookeeper_over_tls(folder: Path, authority: Authority) -> Iterator[int]:
+def zookeeper_over_tls(folder: Path, authority: Authority, *, port: int | None = None) -> Iterator[int]:
     """A ZooKeeper that asks its clients for certificates, and listens on no other port; its port."""
     certificate, key = authority.sign("zookeeper")
     store = folder / "zookeeper-store.pem"
     store.write_text(key.read_text() + certificate.read_text())
-    port = free_port()
+    port = port or free_port()
     (folder / "log4j2.properties").write_text(LOG4J)
     (folder / "zoo.cfg").write_text(
         f"dataDir={folder}/zookeeper\nsecureClientPort={port}\nsecureClientPortAddress=127.0.0.1\n"

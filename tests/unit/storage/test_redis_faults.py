@@ -205,3 +205,9 @@ def test_an_error_is_looked_for_behind_those_that_hide_it() -> None:
     error = rx.ConnectionError("broken")
     error.__cause__ = rx.ReadOnlyError("no writes")
     assert reply_in(error).cause == "read-only"
+
+
+def test_errors_that_stand_behind_one_another_end() -> None:
+    first, second = rx.ConnectionError("broken"), OSError("gone")
+    first.__cause__, second.__context__ = second, first
+    assert reply_in(first).cause == "unreachable"
