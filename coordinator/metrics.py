@@ -74,7 +74,7 @@ class Metrics:
         self.dead_letters = Counter(
             "firn_dead_letters", "Stream entries set aside as unusable, by rule.", ("rule",), registry=self.registry
         )
-        self.lost_entries, self.queue_emptied = _metrics_of_losses(self.registry)
+        self._add_stream_counters()
         self.moved = Counter(
             "firn_moved_entries",
             "Entries found in another shard's stream and moved to their own.",
@@ -207,6 +207,7 @@ class Metrics:
         for counter, labels in (
             (self.ping_failures, SERVERS),
             (self.lost_entries, ("waiting", "taken")),
+            (self.stream_interferences, ("replaced", "position", "pending", "type")),
             (self.merges_failed, ("part", "merged", "store", "internal")),
             (self.batches, ("won", "lost", "fenced", "unknown")),
         ):
@@ -235,6 +236,21 @@ class Metrics:
         )  # fmt: skip
         self.ping_failures = Counter(
             "firn_server_ping_failures", "Such questions that got no answer.", ("server",), registry=self.registry
+        )
+
+    def _add_stream_counters(self) -> None:
+        """What others did to the intent streams."""
+        self.lost_entries, self.queue_emptied = _metrics_of_losses(self.registry)
+        self.stream_interferences = Counter(
+            "firn_stream_interferences",
+            "Times that somebody else was found to have worked on an intent stream: replaced it, moved the group's "
+            "position, took entries out of what is pending, or put another type under its key.",
+            ("kind",), registry=self.registry,
+        )  # fmt: skip
+        self.reclaimed_entries = Counter(
+            "firn_reclaimed_entries",
+            "Entries that stood in a stream neither pending nor answered, and were read again.",
+            registry=self.registry,
         )
 
     def count_written(self, files: Iterable[tuple[str, Sized]]) -> None:

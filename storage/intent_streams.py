@@ -247,14 +247,16 @@ class ShardLag(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
 class Deliveries(msgspec.Struct, frozen=True, kw_only=True):
     """What a server has counted of a stream, all at one moment: what left it unread can be told from two of these.
 
-    `added` entries since the stream began, `removed` of them are not there any more; `undelivered` are there and were
-    never handed out (None: more than `COUNTED_MAX`). `delivered_id` was handed out last (`FIRST_ID`: nothing was), and
-    `delivered_there` says whether it is still there, as `IntentStreams.trim` leaves it. `delivered` is how many
-    entries the group was handed, as the server counts them: None when it cannot tell.
+    `added` entries since the stream began, `removed` of them are not there any more; `pending` were handed out and not
+    acknowledged, `undelivered` are there and were never handed out (None: more than `COUNTED_MAX`). `delivered_id` was
+    handed out last (`FIRST_ID`: nothing was), and `delivered_there` says whether it is still there, as
+    `IntentStreams.trim` leaves it. `delivered` is how many entries the group was handed, as the server counts them:
+    None when it cannot tell.
     """
 
     added: int
     removed: int
+    pending: int
     undelivered: int | None
     delivered_id: str
     delivered_there: bool
@@ -376,6 +378,24 @@ class IntentStreams(Protocol):
 
     async def count_delivery(self, shard: int, entries: Sequence[Entry], *, consumer: str) -> list[Entry]:
         """Count that these entries, which were read again, are handed out once more; them with their `deliveries`."""
+        ...
+
+    async def reclaim(self, shard: int, entry_ids: Sequence[str], *, consumer: str) -> list[str]:
+        """Make entries pending again that were handed out and that somebody acknowledged or took the consumer of.
+
+        Return those that are still in the stream. An entry that is pending already becomes the consumer's.
+        """
+        ...
+
+    async def remove_idle_consumers(self, shard: int, *, keep: str, idle_ms: int) -> list[str]:
+        """Remove consumers that have nothing pending and asked for nothing for so long; return their names.
+
+        `keep` stays. A daemon whose consumer was removed gets it back with its next read.
+        """
+        ...
+
+    async def foreign_keys(self, shards: Sequence[int]) -> dict[int, str]:
+        """Return the shards whose key is no stream, with the type that it has: nothing can be read there or sent."""
         ...
 
     async def settle(

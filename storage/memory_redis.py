@@ -26,11 +26,13 @@ class Claim(msgspec.Struct):
 
 
 class Group(msgspec.Struct):
-    """A consumer group: the last entry that it handed out, how many it did, and what is pending."""
+    """A consumer group: the last entry that it handed out, how many it did, what is pending, and its consumers."""
 
     last: Id = (0, 0)
-    delivered: int = 0
+    delivered: int | None = 0
     pending: dict[Id, Claim] = {}
+    seen_ms: dict[str, int] = {}
+    """When each consumer asked for something the last time."""
 
 
 class Stream(msgspec.Struct):
@@ -86,6 +88,35 @@ class RedisContent:
         entries = self.streams[stream].entries
         for entry_id in sorted(entries)[: len(entries) - keep]:
             del entries[entry_id]
+
+    def set_position(self, stream: str, entry_id: str) -> None:
+        """Set what the group was handed last, as XGROUP SETID does."""
+        group = self.streams[stream].group
+        if group is not None:
+            group.last, group.delivered = id_order(entry_id), None
+
+    def acknowledge(self, stream: str, entry_id: str) -> None:
+        """Take an entry for settled, as XACK by another does."""
+        group = self.streams[stream].group
+        if group is not None:
+            group.pending.pop(id_order(entry_id), None)
+
+    def delete_consumer(self, stream: str, consumer: str) -> None:
+        """Remove a consumer with all that is pending for it, as XGROUP DELCONSUMER does."""
+        group = self.streams[stream].group
+        if group is not None:
+            group.seen_ms.pop(consumer, None)
+            for entry_id in [known for known, claim in group.pending.items() if claim.consumer == consumer]:
+                del group.pending[entry_id]
+
+    def delete_stream(self, stream: str) -> None:
+        """Delete a stream with its group, as DEL and an eviction do."""
+        self.streams.pop(stream, None)
+
+    def replace_by_text(self, stream: str) -> None:
+        """Put a string where a stream was."""
+        self.streams.pop(stream, None)
+        self.keys[stream] = (b"text", None)
 
     # Commands --------------------------------------------------------------------------------------------------------
 

@@ -145,6 +145,7 @@ class MemoryStreams:
                 self._entries_lost += 1
                 continue
             pending.consumer, pending.since_ms = consumer, self._server.now_ms()
+            group.seen_ms[consumer] = pending.since_ms
             entries.append(entry_of(shard, one.entry_id, stream.entries[entry_id], deliveries=pending.deliveries))
         return entries
 
@@ -156,6 +157,34 @@ class MemoryStreams:
             if pending is not None:
                 pending.consumer, pending.deliveries = consumer, entry.deliveries + 1
         return [msgspec.structs.replace(entry, deliveries=entry.deliveries + 1) for entry in entries]
+
+    async def reclaim(self, shard: int, entry_ids: Sequence[str], *, consumer: str) -> list[str]:
+        await self._turn()
+        stream, group = self._group(shard)
+        there = [entry_id for entry_id in entry_ids if id_order(entry_id) in stream.entries]
+        for entry_id in there:
+            group.pending[id_order(entry_id)] = Claim(consumer=consumer, since_ms=self._server.now_ms(), deliveries=1)
+            group.seen_ms[consumer] = self._server.now_ms()
+        return there
+
+    async def remove_idle_consumers(self, shard: int, *, keep: str, idle_ms: int) -> list[str]:
+        await self._turn()
+        stream = self._server.streams.get(self._names.intents(shard))
+        if stream is None or stream.group is None:
+            return []
+        busy = {claim.consumer for claim in stream.group.pending.values()}
+        before_ms = self._server.now_ms() - idle_ms
+        idle = [
+            name for name, seen_ms in stream.group.seen_ms.items()
+            if name != keep and name not in busy and seen_ms <= before_ms
+        ]  # fmt: skip
+        for name in idle:
+            del stream.group.seen_ms[name]
+        return idle
+
+    async def foreign_keys(self, shards: Sequence[int]) -> dict[int, str]:
+        await self._turn()
+        return {shard: "string" for shard in shards if self._server.get(self._names.intents(shard)) is not None}
 
     async def settle(
         self,
@@ -245,6 +274,7 @@ class MemoryStreams:
         return Deliveries(
             added=stream.added,
             removed=stream.added - len(stream.entries),
+            pending=len(stream.group.pending),
             undelivered=undelivered if undelivered <= COUNTED_MAX else None,
             delivered_id=text_of(stream.group.last),
             delivered_there=stream.group.last in stream.entries,
@@ -404,16 +434,19 @@ class MemoryStreams:
         return stream, stream.group
 
     def _take_new(self, shard: int, *, consumer: str, count: int) -> list[Entry]:
+        if self._server.get(self._names.intents(shard)) is not None:
+            raise Unavailable("take: Redis refuses: WRONGTYPE Operation against a key holding the wrong kind of value")
         known = self._server.streams.get(self._names.intents(shard))
         if known is None or known.group is None:
             self._group(shard)
             return []  # so that the caller sees `groups_created` before any entry
         group = known.group
+        group.seen_ms[consumer] = self._server.now_ms()
         ids = sorted(entry_id for entry_id in known.entries if entry_id > group.last)[:count]
         for entry_id in ids:
             group.pending[entry_id] = Claim(consumer=consumer, since_ms=self._server.now_ms(), deliveries=1)
             group.last = entry_id
-            group.delivered += 1
+            group.delivered = None if group.delivered is None else group.delivered + 1
         return [entry_of(shard, text_of(entry_id), known.entries[entry_id], deliveries=1) for entry_id in ids]
 
     def _settle(self, told: Settlement) -> None:

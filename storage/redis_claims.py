@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
+import redis.exceptions as rx
 import structlog
 
 from firn.storage.intent_streams import GROUP, Delivered, Entry, StreamNames, entry_of
@@ -34,6 +35,37 @@ class RedisClaims:
             for one in found
             if one.entry_id in claimed
         ]
+
+    async def reclaim(self, shard: int, entry_ids: Sequence[str], *, consumer: str) -> list[str]:
+        """Make entries pending that are not; those that are still there."""
+        claimed = await self._redis.xclaim(
+            self._names.intents(shard), GROUP, consumer, 0, list(entry_ids), retrycount=1, force=True, justid=True
+        )
+        return [_text(entry_id) for entry_id in claimed]
+
+    async def remove_idle(self, shard: int, *, keep: str, idle_ms: int) -> list[str]:
+        """Remove consumers without pending entries; their names."""
+        stream = self._names.intents(shard)
+        try:
+            consumers = await self._redis.xinfo_consumers(stream, GROUP)
+        except rx.ResponseError as error:
+            if isinstance(error, rx.NoPermissionError):
+                return []  # with the users of an older firn they stay
+            if "no such key" not in str(error) and "NOGROUP" not in str(error):
+                raise
+            return []
+        removed: list[str] = []
+        for one in consumers:
+            name = _text(one["name"])
+            if name != keep and one["pending"] == 0 and one["idle"] >= idle_ms:
+                try:
+                    pending = await self._redis.xgroup_delconsumer(stream, GROUP, name)
+                except rx.NoPermissionError:
+                    return removed
+                removed.append(name)
+                if pending:  # it was handed them between the two commands
+                    _log.error("streams.consumer-was-alive", shard=shard, consumer=name, pending=pending)
+        return removed
 
     async def count(self, shard: int, entries: Sequence[Entry], *, consumer: str) -> list[Entry]:
         """The entries, each delivered once more."""

@@ -76,6 +76,7 @@ async def deliveries_of(redis: Any, stream: str, *, atomic: bool) -> Deliveries 
     return Deliveries(
         added=added,
         removed=added - info["length"],
+        pending=group["pending"],
         undelivered=counted if counted <= COUNTED_MAX else None,
         delivered_id=behind,
         delivered_there=bool(last) and id_order(behind) > id_order(FIRST_ID),

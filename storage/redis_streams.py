@@ -164,6 +164,27 @@ class RedisStreams:
         async with self._errors("count_delivery"):
             return await self._claims.count(shard, entries, consumer=consumer)
 
+    async def reclaim(self, shard: int, entry_ids: Sequence[str], *, consumer: str) -> list[str]:
+        if not entry_ids:
+            return []
+        async with self._errors("reclaim"):
+            return await self._claims.reclaim(shard, entry_ids, consumer=consumer)
+
+    async def remove_idle_consumers(self, shard: int, *, keep: str, idle_ms: int) -> list[str]:
+        async with self._errors("remove_idle_consumers"):
+            return await self._claims.remove_idle(shard, keep=keep, idle_ms=idle_ms)
+
+    async def foreign_keys(self, shards: Sequence[int]) -> dict[int, str]:
+        async with self._errors("foreign_keys"):
+            pipeline = self._redis.pipeline(transaction=False)
+            for shard in shards:
+                pipeline.type(self._names.intents(shard))
+            try:
+                kinds = [_text(kind) for kind in await pipeline.execute()] if shards else []
+            except rx.NoPermissionError:
+                return {}  # with the users of an older firn nobody can tell
+        return {shard: kind for shard, kind in zip(shards, kinds, strict=True) if kind not in ("stream", "none")}
+
     async def settle(
         self,
         batch: Sequence[Settlement],

@@ -82,7 +82,11 @@ for _ = 1, take() do
 end
 for _ = 1, take() do
   local stream = take()
-  call('XACK', stream, '{GROUP}', unpack(take()))
+  local answer = redis.pcall('XACK', stream, '{GROUP}', unpack(take()))
+  if type(answer) == 'table' and answer.err then
+    if not string.find(answer.err, 'WRONGTYPE') then return answer end
+    refused[#refused + 1] = answer.err
+  end
 end
 return refused
 """

@@ -151,6 +151,14 @@ async def _redis(reach: Reach) -> list[Finding]:
                 check="Redis, disk", state="bad", found="its last write to disk failed",
                 do="see its log, and whether its disk is full: what it accepts now may be gone after a restart",
             ))  # fmt: skip
+        foreign = await streams.foreign_keys(range(await shards_of(streams)))
+        findings += [
+            Finding(
+                check="Redis, streams", state="bad", found=f"{streams.names.intents(shard)} is a {kind}, not a stream",
+                do="rename or delete the key: its shard goes on by itself (docs/recovery.md)",
+            )
+            for shard, kind in foreign.items()
+        ]  # fmt: skip
         before = time.time()
         clock_ms = await streams.clock_ms()
         skew_s = abs(clock_ms / 1000 - (before + time.time()) / 2)

@@ -22,6 +22,7 @@ from firn.coordinator.intake.page_size import PageSize
 from firn.coordinator.intake.quarantine import Quarantine
 from firn.coordinator.intake.read_appends import Rules, read_intent
 from firn.coordinator.intake.set_aside import SetAside
+from firn.coordinator.intake.unanswered_entries import UnansweredEntries
 from firn.coordinator.lanes.lanes import Due, Lanes
 from firn.coordinator.metrics import Metrics
 from firn.coordinator.outcomes.publish import Publisher
@@ -60,6 +61,9 @@ PAGES_AHEAD = 2
 
 LONG_DECODE_BYTES = 64 * 1024
 """Payloads above this are decoded in a worker thread, so that the others do not wait."""
+
+CONSUMER_IDLE_S = 600.0
+"""A consumer that has asked for nothing for so long, and has nothing pending, is removed: daemons leave one a life."""
 
 RETRY_S = 0.5
 
@@ -107,6 +111,9 @@ class Intake:
         self.announcement = msgspec.json.encode(SharedSettings(shards=shards))
         self._backlogs: dict[int, Backlog] = {}
         self._lost = LostEntries(streams, metrics, still_owns=still_owns)
+        self._unanswered = UnansweredEntries(streams, lanes, metrics, consumer=consumer, shards=shards)
+        self._foreign: dict[int, str] = {}
+        """Shards under whose key there is no stream, with what there is."""
         self._page_size = PageSize(TAKE_COUNT)
         self._set_aside = SetAside(streams, lanes, publisher, limits=limits)
         self._quarantine = Quarantine(lanes, deliveries_max=limits.deliveries_max)
@@ -161,6 +168,7 @@ class Intake:
                 self._lost.start_over()
                 self._measured.clear()
                 self._measure_at = 0.0
+                await self._look_for_foreign_keys()
                 await asyncio.sleep(RETRY_S)
 
     def _hears(self, *, answers: bool) -> None:
@@ -169,25 +177,25 @@ class Intake:
 
     async def _round(self) -> None:
         await self._wait_for_pages(PAGES_AHEAD)
-        if not self._backlogs.keys() >= set(self._owned()):
+        if not self._backlogs.keys() >= set(self._readable()):
             await self._wait_for_pages(0)  # a shard may have been ours before: what is under way would be passed over
-        shards = self._owned()
+        shards = self._readable()
         self._follow(shards)
         if not shards:
             await asyncio.sleep(RETRY_S / 5)
             return
         await self._check_epoch()
-        if time.monotonic() >= self._janitor_at:
-            self._janitor_at = time.monotonic() + JANITOR_S
-            await self._tidy()
         if time.monotonic() >= self._measure_at:
             await self._read_clock()
             await self._measure()
+        if time.monotonic() >= self._janitor_at:  # after that: of a new shard nothing goes before it was looked at
+            self._janitor_at = time.monotonic() + JANITOR_S
+            await self._tidy()
         for shard in self._lanes.given_up() & self._backlogs.keys():
             self._backlogs[shard].start_over()
         stepped = [await backlog.step() for backlog in list(self._backlogs.values()) if not backlog.at_rest]
         held_back = sum(backlog.tables for backlog in self._backlogs.values() if not backlog.at_rest)
-        owned = set(self._owned())  # looking takes a while: a stopped process may have heard only then what it lost
+        owned = set(self._readable())  # looking takes a while: a stopped process may have heard only then what it lost
         ready = [backlog.shard for backlog in self._backlogs.values() if backlog.caught_up and backlog.shard in owned]
         if not ready or held_back >= self._limits.held_back_tables_max or self._quarantine.others_wait():
             await asyncio.sleep(0 if any(stepped) else HELD_BLOCK_MS / 1000)
@@ -284,6 +292,26 @@ class Intake:
                     quarantine=self._quarantine,
                 )  # fmt: skip
 
+    def _readable(self) -> list[int]:
+        """The owned shards that have streams, or nothing yet, under their keys."""
+        return [shard for shard in self._owned() if shard not in self._foreign] if self._foreign else self._owned()
+
+    async def _look_for_foreign_keys(self) -> None:
+        """Find the shards whose key is no stream: they wait until it is gone, and the other shards go on."""
+        try:
+            found = await self._streams.foreign_keys(self._owned())
+        except (FirnError, OSError):
+            return  # what keeps Redis from answering is logged, and tried again
+        for shard in found.keys() - self._foreign.keys():
+            self._metrics.stream_interferences.labels("type").inc()
+            self._log.error(
+                "stream replaced by another type", shard=shard, key=self._streams.names.intents(shard),
+                type=found[shard], hint="rename or delete the key: the shard goes on by itself, its intents are gone",
+            )  # fmt: skip
+        for shard in self._foreign.keys() - found.keys():
+            self._log.info("shard goes on", shard=shard)
+        self._foreign = found
+
     async def _check_epoch(self) -> None:
         """Notice an emptied Redis: its groups had to be made anew, and its content has another identity."""
         if self._groups_seen == self._streams.groups_created and self._epoch:
@@ -301,7 +329,7 @@ class Intake:
             self._metrics.queue_emptied.inc()
             self._lanes.new_epoch()
             self.forget(set(self._backlogs))
-            self._follow(self._owned())
+            self._follow(self._readable())
         self._epoch = epoch
 
     async def _tidy(self) -> None:
@@ -309,7 +337,33 @@ class Intake:
         for shard, backlog in list(self._backlogs.items()):
             if (await self._streams.lag(shard)).pending > self._lanes.count_under_way(shard) + backlog.entries:
                 backlog.look_for_lost(min_idle_ms=int(JANITOR_S * 1000))
+            await self._look_at(shard, backlog)  # before what seems settled goes
             self._lost.trimmed(shard, await self._streams.trim(shard))
+            removed = await self._streams.remove_idle_consumers(
+                shard, keep=self._consumer, idle_ms=int(CONSUMER_IDLE_S * 1000)
+            )
+            if removed:
+                self._log.info("idle consumers removed", shard=shard, consumers=removed)
+
+    async def _look_at(self, shard: int, backlog: Backlog) -> None:
+        """Count what is lost of a shard; read what stands in it unanswered again where somebody else worked on it."""
+        held_back = backlog.entries if backlog.caught_up else 0
+        was_new = self._lost.is_new(shard)
+        found = await self._lost.look(shard, held_back=held_back)
+        if found is None:
+            return
+        pending = (await self._streams.lag(shard)).pending
+        reclaimed = await self._unanswered.reclaim(shard)
+        missing = held_back - pending - reclaimed
+        if missing > 0:
+            self._lost.tell(shard, "taken", missing, after=None)
+        backlog.start_over()
+        if reclaimed or missing > 0 or found == "replaced" or not was_new:
+            self._metrics.stream_interferences.labels(found).inc()
+            self._log.error(
+                "stream changed by another", shard=shard, kind=found, read_again=reclaimed, lost=max(0, missing),
+                hint="see docs/recovery.md: nothing but firn's daemons may work on the intent streams and their group",
+            )  # fmt: skip
 
     async def _read_clock(self) -> None:
         """Read the queue's clock, every `MEASURE_S`: how long intents are queued is told by it."""
@@ -329,13 +383,17 @@ class Intake:
         for place, shard in enumerate(due, 1):
             self._measured[shard] = now + MEASURE_S * (place / len(due) if shard in new else 1.0)
         self._measure_at = min(self._measured.values(), default=now + MEASURE_S)
+        if self._foreign:
+            await self._look_for_foreign_keys()
         for shard in due:
+            if shard in new:
+                await self._unanswered.reclaim(shard)  # what was acknowledged or skipped while nobody watched
             lag = await self._streams.lag(shard)
             self._metrics.lag.labels(str(shard)).set(lag.undelivered or 0)
             self._metrics.pending.labels(str(shard)).set(lag.pending)
             age_s = 0.0 if lag.oldest_entry_ms is None else max(0.0, time.time() - lag.oldest_entry_ms / 1000)
             self._metrics.oldest_age_seconds.labels(str(shard)).set(age_s)
-            await self._lost.look(shard)
+            await self._look_at(shard, self._backlogs[shard])
             settled = 0 if lag.undelivered is None else lag.length - lag.undelivered - lag.pending
             if settled >= TRIM_WORTH and shard in self._backlogs:  # else whoever has it now counts what goes
                 self._lost.trimmed(shard, await self._streams.trim(shard))

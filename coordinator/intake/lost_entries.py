@@ -1,4 +1,4 @@
-"""Entries that somebody removed from a stream before a daemon was handed them: found out by counting.
+"""What somebody else did to a stream: entries removed before a daemon was handed them, a group that was moved.
 
 Redis tells nobody that an entry is gone, and its own counters (``lag``, ``entries-read``) say something else in each
 version once one is. Two numbers are the same in all: how many entries were ever added, and how many of them are not
@@ -6,27 +6,43 @@ there any more. Between two looks, those that were added and are not waiting mus
 daemon, which has counted them. What is missing was removed; never more than was removed beside firn's own trims, so
 that what a former reader of the shard was still handed does not count.
 
+The group has to stand where this daemon's last read has left it, and every entry that is held back here has to be
+pending. Where it is not so, entries may stand in the stream that no read hands out: `look` tells, and the caller reads
+them again (`firn.coordinator.intake.unanswered_entries`).
+
 All of that only while nobody else has had the shard: who had it took and trimmed as well. So an account ends with the
 ownership of its shard, and a loss is told when ZooKeeper has said that the shard still was this daemon's afterwards.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, Literal
 
 import msgspec
 import structlog
 
 from firn.coordinator.metrics import Metrics
-from firn.storage.intent_streams import FIRST_ID, Deliveries, Entry, IntentStreams, id_order
+from firn.storage.intent_streams import FIRST_ID, Deliveries, Entry, IntentStreams
+
+SETTLES_S: Final = 5.0
+"""A shard that is new here may still be read by the daemon that had it before: its last read waits for so long."""
+
+Interference = Literal["replaced", "position", "pending"]
+"""What somebody else did: put another stream in the place of this one, moved the group or read in it, or took entries
+out of what is pending."""
 
 
 class _Account(msgspec.Struct):
     """A shard as it was at the last look: entries that were `passed` (handed out or gone), `removed`, `waiting`.
 
-    Since then so many were `taken` by this daemon, and `trimmed` by it. `last` is None before the first look.
+    Since then so many were `taken` by this daemon, up to the entry `taken_to`, and `trimmed` by it. `last` is None
+    before the first look.
     """
 
+    begun: float = msgspec.field(default_factory=time.monotonic)
+    taken_to: str | None = None
     last: Deliveries | None = None
     passed: int = 0
     waiting: int = 0
@@ -59,6 +75,7 @@ class LostEntries:
         account = self._accounts.get(entries[0].shard)
         if account is not None:
             account.taken += len(entries)
+            account.taken_to = entries[-1].entry_id
 
     def trimmed(self, shard: int, count: int) -> None:
         """This daemon has removed so many."""
@@ -73,31 +90,50 @@ class LostEntries:
     def start_over(self) -> None:
         """An answer was lost, or Redis was emptied: nobody knows what was handed out with it."""
         for shard in self._accounts:
-            self._accounts[shard] = _Account()
+            self._accounts[shard] = _Account(begun=self._accounts[shard].begun)
 
-    async def look(self, shard: int) -> None:
-        """Count what was lost of a shard since the last look. Raises as the streams do."""
+    async def look(self, shard: int, *, held_back: int = 0) -> Interference | None:
+        """Count what was lost of a shard since the last look; return what somebody else did to it otherwise.
+
+        `held_back` entries have to be pending. Raises as the streams do.
+        """
         taken = self._streams.entries_lost - self._taken_seen  # which have been logged
         self._taken_seen += taken
         self._metrics.lost_entries.labels("taken").inc(taken)
         before = self._accounts.get(shard)
         if before is None:
-            return
+            return None
         now = await self._streams.deliveries(shard)
-        if now is None or now.undelivered is None:
-            return
-        waiting = _lost_since(before, now, now.undelivered)
-        if waiting and not await self._still_owns(shard):
-            return  # the account stays: if the shard is this daemon's after all, the next look tells
+        if now is None:
+            return None
+        waiting = 0 if now.undelivered is None else _lost_since(before, now, now.undelivered)
+        found = _interference(before, now, held_back=held_back)
+        if (waiting or found) and not await self._still_owns(shard):
+            return None  # the account stays: if the shard is this daemon's after all, the next look tells
         if self._accounts.get(shard) is not before:
-            return  # it was given up meanwhile
-        self._accounts[shard] = _Account(now, now.added - now.undelivered, now.undelivered)
+            return None  # it was given up meanwhile
+        if now.undelivered is not None or found is not None:
+            undelivered = now.undelivered or 0
+            last = now if now.undelivered is not None else None
+            self._accounts[shard] = _Account(
+                begun=before.begun, last=last, passed=now.added - undelivered, waiting=undelivered
+            )
         if waiting:
-            self._metrics.lost_entries.labels("waiting").inc(waiting)
-            self._log.error(
-                "entries lost", shard=shard, count=waiting,
-                hint="removed from the stream before they were read: gone unless their writers submit them again",
-            )  # fmt: skip
+            self.tell(shard, "waiting", waiting, after=None if before.last is None else before.last.delivered_id)
+        return found
+
+    def is_new(self, shard: int) -> bool:
+        """Whether the shard's former daemon may still be at it."""
+        account = self._accounts.get(shard)
+        return account is None or time.monotonic() < account.begun + SETTLES_S
+
+    def tell(self, shard: int, was: Literal["waiting", "taken"], count: int, *, after: str | None) -> None:
+        """Say that entries are lost, which came after an entry as far as is known."""
+        self._metrics.lost_entries.labels(was).inc(count)
+        self._log.error(
+            "entries lost", shard=shard, count=count, was=was, after=after,
+            hint="removed from the stream before they were decided: gone unless their writers submit them again",
+        )  # fmt: skip
 
 
 def _lost_since(before: _Account, now: Deliveries, undelivered: int) -> int:
@@ -105,11 +141,32 @@ def _lost_since(before: _Account, now: Deliveries, undelivered: int) -> int:
     passed = now.added - undelivered
     if before.last is None:
         return _lost_unwatched(now, passed)
-    if now.added < before.last.added or id_order(now.delivered_id) < id_order(before.last.delivered_id):
+    if _is_another(before.last, now):
         return max(0, before.waiting - before.taken)  # another stream of that name: these were seen in the old one
     missing = passed - before.passed - before.taken
     removed = now.removed - before.last.removed - before.trimmed
     return max(0, min(missing, removed))
+
+
+def _is_another(last: Deliveries, now: Deliveries) -> bool:
+    """Whether another stream has the name: of one and the same, neither number ever falls."""
+    return now.added < last.added or now.removed < last.removed
+
+
+def _interference(before: _Account, now: Deliveries, *, held_back: int) -> Interference | None:
+    last = before.last
+    if last is not None and _is_another(last, now):
+        return "replaced"
+    expected = before.taken_to or (None if last is None else last.delivered_id)
+    if expected is not None and expected != now.delivered_id:
+        return "position"
+    if last is not None:
+        if last.delivered is not None and now.delivered is not None:
+            if now.delivered - last.delivered > before.taken:
+                return "position"  # and has been read from there on since
+        elif last.delivered is not None:
+            return "position"  # the server does not know any more how many were handed out
+    return "pending" if now.pending < held_back else None
 
 
 def _lost_unwatched(now: Deliveries, passed: int) -> int:

@@ -30,6 +30,16 @@ class StreamWorld(Protocol):
 
     async def cut(self, shard: int, *, keep: int) -> None: ...
 
+    async def set_position(self, shard: int, entry_id: str) -> None: ...
+
+    async def acknowledge(self, shard: int, entry_id: str) -> None: ...
+
+    async def delete_consumer(self, shard: int, consumer: str) -> None: ...
+
+    async def delete_stream(self, shard: int) -> None: ...
+
+    async def replace_by_text(self, shard: int) -> None: ...
+
     async def add_fields(self, stream: str, fields: dict[bytes, bytes]) -> str: ...
 
     async def pass_ms(self, milliseconds: int) -> None: ...
@@ -56,6 +66,21 @@ class MemoryStreamWorld:
 
     async def cut(self, shard: int, *, keep: int) -> None:
         self._server.cut(StreamNames().intents(shard), keep=keep)
+
+    async def set_position(self, shard: int, entry_id: str) -> None:
+        self._server.set_position(StreamNames().intents(shard), entry_id)
+
+    async def acknowledge(self, shard: int, entry_id: str) -> None:
+        self._server.acknowledge(StreamNames().intents(shard), entry_id)
+
+    async def delete_consumer(self, shard: int, consumer: str) -> None:
+        self._server.delete_consumer(StreamNames().intents(shard), consumer)
+
+    async def delete_stream(self, shard: int) -> None:
+        self._server.delete_stream(StreamNames().intents(shard))
+
+    async def replace_by_text(self, shard: int) -> None:
+        self._server.replace_by_text(StreamNames().intents(shard))
 
     async def add_fields(self, stream: str, fields: dict[bytes, bytes]) -> str:
         return self._server.add(stream, fields)
@@ -107,6 +132,21 @@ class RedisWorld:
 
     async def cut(self, shard: int, *, keep: int) -> None:
         await self._admin.xtrim(StreamNames().intents(shard), maxlen=keep, approximate=False)
+
+    async def set_position(self, shard: int, entry_id: str) -> None:
+        await self._admin.xgroup_setid(StreamNames().intents(shard), GROUP, entry_id)
+
+    async def acknowledge(self, shard: int, entry_id: str) -> None:
+        await self._admin.xack(StreamNames().intents(shard), GROUP, entry_id)
+
+    async def delete_consumer(self, shard: int, consumer: str) -> None:
+        await self._admin.xgroup_delconsumer(StreamNames().intents(shard), GROUP, consumer)
+
+    async def delete_stream(self, shard: int) -> None:
+        await self._admin.delete(StreamNames().intents(shard))
+
+    async def replace_by_text(self, shard: int) -> None:
+        await self._admin.set(StreamNames().intents(shard), b"text")
 
     async def add_fields(self, stream: str, fields: dict[bytes, bytes]) -> str:
         added: bytes = await self._admin.xadd(stream, fields)
