@@ -23,7 +23,7 @@ _HERE: Final = "firn.coordinator.cli"
 _PIPELINE: Final = "firn.pipeline.cli"
 
 COMMANDS: Final = {
-    "serve": LazyCommand(f"{_HERE}.serve", "serve", "Run the daemon until SIGINT or SIGTERM, then drain and exit 0."),
+    "serve": LazyCommand(f"{_HERE}.serve", "serve", "Run the daemon until a signal, then drain and exit 0."),
     "demo": LazyCommand(
         f"{_HERE}.demo", "demo", "Writers, compactors and a deleter, and a proof by another engine.", extra="demo"
     ),

@@ -59,7 +59,14 @@ THREADS_MAX: Final = 64
 RETURN_S: Final = 1.0
 """How long calls may take to return when everything else has ended."""
 
-SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+SIGNALS: Final = (
+    signal.SIGINT,
+    signal.SIGTERM,
+    *(() if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (signal.SIGHUP,)),  # ignored under nohup
+)
+
+OWN_SERVERS: Final = ("FIRN_REDIS_URL", "FIRN_ZOOKEEPER", "FIRN_ZOOKEEPER_HOSTS")
+"""Variables that name other servers than those of ``--embedded``; each also with ``_FILE``."""
 
 
 class _StopRequested(BaseException):
@@ -83,10 +90,15 @@ class _StopRequested(BaseException):
     help="Write a profile of the event loop's thread to this file at the end (python -m pstats reads it).",
 )
 def serve(*, embedded: bool, data: Path, config: Path | None, profile: Path | None) -> int:
-    """Run the daemon until SIGINT or SIGTERM, then drain and exit 0.
+    """Run the daemon until SIGINT, SIGTERM or SIGHUP, then drain and exit 0.
 
     A second signal ends it sooner. It exits with 4 when a store hangs, and calls had to be left behind.
     """
+    if embedded and (named := [name for name in OWN_SERVERS if name in os.environ or f"{name}_FILE" in os.environ]):
+        raise Misconfigured(
+            f"--embedded starts servers of its own, and {' and '.join(named)} names others: "
+            "unset it, or leave --embedded out"
+        )
     settings = load_settings(config)
     configure_logs(settings.log, daemon=settings.daemon_id)
     give_freed_memory_back()
@@ -296,7 +308,7 @@ def _greeting(settings: Settings, *, http: str | None) -> str:
 firn is ready.
   warehouse  {settings.warehouse.location}
   redis      {url}
-  zookeeper  {settings.zookeeper.hosts}{settings.zookeeper.root}
+  zookeeper  {settings.zookeeper.hosts}   (root {settings.zookeeper.root})
   watch      {watch}
 
 Submit:

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from firn.coordinator.cli import serve as module
+from firn.coordinator.cli.main import run
 from firn.coordinator.config import (
     DaemonSettings,
     HttpSettings,
@@ -67,7 +68,7 @@ async def until_ready(capsys):
                 return said
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 async def test_a_signal_drains_and_ends_it(bench, tmp_path, capsys, number):
     serving = asyncio.create_task(module._serve(SETTINGS, data=tmp_path))
     greeting = await until_ready(capsys)
@@ -77,6 +78,28 @@ async def test_a_signal_drains_and_ends_it(bench, tmp_path, capsys, number):
     await asyncio.wait_for(serving, 5)
     assert bench.open == 0
     assert not (tmp_path / "endpoints.json").exists()
+
+
+async def test_the_greeting_has_what_settings_take(bench, tmp_path, capsys):
+    """A host with the root behind it would be taken for another root, and the default one put below it."""
+    serving = asyncio.create_task(module._serve(SETTINGS, data=tmp_path))
+    (line,) = [line for line in (await until_ready(capsys)).splitlines() if line.startswith("  zookeeper")]
+    os.kill(os.getpid(), signal.SIGTERM)
+    await asyncio.wait_for(serving, 5)
+    assert line.split() == ["zookeeper", SETTINGS.zookeeper.hosts, "(root", f"{SETTINGS.zookeeper.root})"]
+
+
+@pytest.mark.parametrize(
+    "name", ["FIRN_REDIS_URL", "FIRN_REDIS_URL_FILE", "FIRN_ZOOKEEPER", "FIRN_ZOOKEEPER_HOSTS_FILE"]
+)
+def test_embedded_servers_and_others_are_refused_together(monkeypatch, capsys, tmp_path, name):
+    monkeypatch.setenv(name, "127.0.0.1:2181")
+    assert run(["serve", "--embedded", "--data", str(tmp_path)]) == 2
+    assert (
+        f"--embedded starts servers of its own, and {name.removesuffix('_FILE')} names others"
+        in capsys.readouterr().err
+    )
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("compiled", [True, False])
@@ -111,7 +134,7 @@ async def test_a_second_signal_is_a_hurry_and_a_third_is_the_systems_to_answer()
             os.kill(os.getpid(), number)
             await asyncio.sleep(0.02)
             assert (signals.stop.is_set(), signals.hurried.is_set()) == (stop, hurried)
-        assert [signal.getsignal(number) for number in module.SIGNALS] == [signal.SIG_DFL, signal.SIG_DFL]
+        assert {signal.getsignal(number) for number in module.SIGNALS} == {signal.SIG_DFL}
     finally:
         for number, handler in zip(module.SIGNALS, before, strict=True):
             signal.signal(number, handler)
