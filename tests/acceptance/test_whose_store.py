@@ -28,7 +28,7 @@ TIMEOUT_S: Final = 40.0
 ROWS: Final = 10
 THEIRS: Final = "f" * 32
 
-pytestmark = pytest.mark.timeout(150)
+pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture
@@ -168,7 +168,9 @@ def test_zookeeper_restored_from_its_own_older_copy(own: Stack) -> None:
             client.submit(intent)
         until(lambda: f"firn recover {A}" in said(own, "status"), "status names what is behind")
         check_held(own, [work[0], work[1], work[2]])
-        assert own.pointer(A).journal_head != told[-1][1].table, "the older pointer was not built upon"
+        behind = own.pointer(A).journal_head
+        assert behind is not None
+        assert "/0000000002-" in behind, "the older pointer was not built upon"
         shown = recover(own)
         findings = {one["table"]: one["finding"] for one in shown["tables"]}
         assert findings == {A: "stale", "db.since": "restore", "db.dropped": "stale"}
