@@ -178,7 +178,9 @@ class Daemon:
         self.consumer_patrol = ConsumerPatrol(
             self._consumers, shop, publish=streams.publish, shards=settings.daemon.shards, owned=self.ownership.owned
         )
-        self._server_health = ServerHealth(session, streams, metrics=self.metrics)
+        self._server_health = ServerHealth(
+            session, streams, metrics=self.metrics, warehouse=settings.warehouse.location
+        )
         self._bulletin = Bulletin(self._membership, self.lanes, faults=self._server_health.faults)
         self._reservations = Reservations(streams, limits=limits)
         self._disturbances = Disturbances(self._reservations, streams, daemon=self.member, wall_ms=wall_ms)

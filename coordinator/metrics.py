@@ -26,6 +26,10 @@ COUNT_BUCKETS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000)
 STAGES: Final = ("wait", "lock", "load", "replay", "write", "swap", "publish")
 PHASES: Final = ("queued", "decision", "commit")
 SERVERS: Final = ("redis", "zookeeper")
+WAREHOUSE_BYTES: Final = (
+    ("free", "Bytes that are free on the warehouse's file system; 0 for an object store."),
+    ("size", "Bytes of the warehouse's file system; 0 for an object store."),
+)
 SESSION_STATES: Final[tuple[SessionState, ...]] = get_args(SessionState)
 
 Kind = Literal["manifest", "manifest-list", "metadata", "journal", "other"]
@@ -230,6 +234,9 @@ class Metrics:
             "1 while Redis's last write to disk came off, by file; append-only is 0 when there is no such file, too.",
             ("file",), registry=self.registry,
         )  # fmt: skip
+        self.warehouse_free_bytes, self.warehouse_size_bytes = (
+            Gauge(f"firn_warehouse_{name}_bytes", about, registry=self.registry) for name, about in WAREHOUSE_BYTES
+        )
         self.ping_seconds = Histogram(
             "firn_server_ping_seconds", "Time of a small question to a server, asked every few seconds.", ("server",),
             buckets=SECONDS_BUCKETS, registry=self.registry,

@@ -59,6 +59,13 @@ def capacity() -> Dashboard:
                         about="On average. A growing manifest list or metadata file is written with every swap.",
                     ),
                     lines(
+                        "Free space of the warehouse",
+                        Query("min(firn_warehouse_free_bytes) and max(firn_warehouse_size_bytes) > 0", "free"),
+                        Query("max(firn_warehouse_size_bytes) > 0", "size"),
+                        unit="bytes",
+                        about="Of the file system that a local warehouse is on; object stores have no such number.",
+                    ),
+                    lines(
                         "Journal, last day",
                         Query('sum(increase(firn_written_bytes_total{kind="journal"}[1d]))', "bytes"),
                         unit="bytes",

@@ -1,4 +1,4 @@
-"""The health of the servers that a daemon depends on: asked for regularly, shown as metrics.
+"""The health of the servers and the disk that a daemon depends on: asked for regularly, shown as metrics.
 
 A failure changes nothing: whoever needs a server waits for it by itself. It is counted, and its cause is named: in
 readiness, status, log and metrics.
@@ -13,8 +13,10 @@ from typing import Final, Literal
 
 import structlog
 
+from firn.coordinator.cancellation import cancel_all
 from firn.coordinator.metrics import Metrics
 from firn.model.errors import FirnError
+from firn.storage.disk_space import disk_space
 from firn.storage.intent_streams import IntentStreams
 from firn.storage.sessions import Session
 from firn.storage.store_faults import StoreFault
@@ -22,24 +24,58 @@ from firn.storage.store_faults import StoreFault
 PING_S: Final = 5.0
 """How often the servers are asked."""
 
+DISK_S: Final = 15.0
+"""How often the disk is asked."""
+
 
 class ServerHealth:
-    """Asks Redis and ZooKeeper how they are, each on its own: one that hangs does not hide the other."""
+    """Asks Redis and ZooKeeper how they are, each on its own: one that hangs does not hide the other.
 
-    def __init__(self, session: Session, streams: IntentStreams, *, metrics: Metrics, every_s: float = PING_S) -> None:
+    The disk under `warehouse`, if it is a local folder, is asked beside them, and not again while it does not answer.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        streams: IntentStreams,
+        *,
+        metrics: Metrics,
+        warehouse: str | None = None,
+        every_s: float = PING_S,
+    ) -> None:
         self._session = session
         self._streams = streams
         self._metrics = metrics
         self._every_s = every_s
+        self._warehouse = warehouse
         self._logger = structlog.get_logger()
         session.faults.listener = streams.faults.listener = self._log
         metrics.watch_stores(self.faults)
 
     async def run(self) -> None:
         """Ask until cancelled."""
-        while True:
-            await self.look()
-            await asyncio.sleep(self._every_s)
+        disk = asyncio.create_task(self._watch_disk(), name="disk health")
+        try:
+            while True:
+                await self.look()
+                await asyncio.sleep(self._every_s)
+        finally:
+            await cancel_all([disk])
+
+    async def _watch_disk(self) -> None:
+        while self._warehouse is not None:
+            await self.look_at_disk(self._warehouse)
+            await asyncio.sleep(DISK_S)
+
+    async def look_at_disk(self, warehouse: str) -> None:
+        """Ask once how much space is left under a folder. A disk that fails keeps the last numbers."""
+        try:
+            space = await asyncio.to_thread(disk_space, warehouse)
+        except (FirnError, OSError):
+            return
+        if space is not None:
+            self._metrics.warehouse_free_bytes.set(space.free)
+            self._metrics.warehouse_size_bytes.set(space.size)
 
     async def look(self) -> None:
         """Ask each server once."""

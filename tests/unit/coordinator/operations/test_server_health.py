@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import shutil
+from pathlib import Path
 
 import pytest
 
@@ -94,3 +96,34 @@ async def test_a_redis_that_keeps_nothing_on_disk_is_told(changes: dict[str, obj
 def test_a_server_that_hides_itself_has_no_vitals() -> None:
     assert vitals_of({"used_memory": 1}) is None
     assert vitals_of({}) is None
+
+
+@pytest.mark.parametrize("folder", ["", "not/made/yet"])
+async def test_the_free_space_of_a_local_warehouse_is_told(tmp_path: Path, folder: str) -> None:
+    metrics = Metrics(version="1", daemon="d")
+    health = ServerHealth(MemoryZooKeeper().connect(), MemoryRedis().connect(), metrics=metrics)
+    await health.look_at_disk(str(tmp_path / folder))
+    (free,), (size,) = (counted(metrics, f"firn_warehouse_{name}_bytes").values() for name in ("free", "size"))
+    assert size == pytest.approx(shutil.disk_usage(tmp_path).total)
+    assert 0 < free <= size
+
+
+async def test_an_object_store_has_no_disk() -> None:
+    metrics = Metrics(version="1", daemon="d")
+    health = ServerHealth(MemoryZooKeeper().connect(), MemoryRedis().connect(), metrics=metrics)
+    await health.look_at_disk("s3://bucket/wh")
+    assert counted(metrics, "firn_warehouse_size_bytes") == {"": 0}
+
+
+async def test_the_disk_is_watched_beside_the_servers(tmp_path: Path) -> None:
+    metrics = Metrics(version="1", daemon="d")
+    health = ServerHealth(
+        MemoryZooKeeper().connect(), MemoryRedis().connect(), metrics=metrics, warehouse=f"file://{tmp_path}"
+    )
+    watching = asyncio.create_task(health.run())
+    async with asyncio.timeout(5):
+        while counted(metrics, "firn_warehouse_size_bytes") == {"": 0}:  # noqa: ASYNC110 - a metric tells nobody
+            await asyncio.sleep(0.01)
+    watching.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await watching
