@@ -28,8 +28,10 @@ from firn.storage.local_paths import LocalPaths
 SNAPSHOT_GRACE_MS: Final = 900_000
 """How long a snapshot's files stay after it was made; longer than a daemon remembers a merge of manifests."""
 
-METADATA_GRACE_MS: Final = 3_600_000
-"""How long a metadata file stays that the log does not name any more: a slow reader may just have begun with it."""
+METADATA_GRACE_MS: Final = 1_200_000
+"""How long a metadata file stays after it was replaced, if the log does not name it any more: a reader reads it once,
+when it begins, and may be slow to do so.
+"""
 
 LISTED_MAX: Final = 1_000
 """Locations listed in a report."""

@@ -31,6 +31,10 @@ NEEDS_SPARK: Final[frozenset[Action]] = frozenset({"compact", "rewrite-deletes",
 """Actions that read rows. All others work on metadata."""
 
 
+REPLACED_METADATA_MIN: Final = 100
+"""Metadata files that the table's log does not name any more, from which on they are removed for their own sake."""
+
+
 class Decision(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     """One action: whether it is to be done, and why or why not."""
 
@@ -141,6 +145,10 @@ def _expire(health: TableHealth, least: int) -> Decision:
     found = f"{health.expirable_snapshots:,} of {plural(health.snapshots, 'snapshot')} may expire"
     if health.forgotten_snapshots:
         found += f", {health.forgotten_snapshots:,} have expired and left files"
+    if health.replaced_metadata:
+        found += f", {plural(health.replaced_metadata, 'metadata file')} replaced"
+    if health.replaced_metadata >= REPLACED_METADATA_MIN:
+        return _yes("expire", found)
     if max(health.expirable_snapshots, health.forgotten_snapshots) < least:
         return _no("expire", found if least == 1 else f"{found}, from {least:,} on")
     return _yes("expire", found)

@@ -19,8 +19,9 @@ from firn.model.snapshot import Snapshot
 from firn.model.table_properties import GC_ENABLED, MAINTAIN_ORPHANS_SEARCHED_MS
 from firn.pipeline.compaction_plan import CompactionPlan, plan_compaction
 from firn.pipeline.delete_files_plan import DeleteRewritePlan, plan_delete_rewrite
+from firn.pipeline.forgotten_files import METADATA_GRACE_MS
 from firn.pipeline.manifest_rewrite import manifests_to_rewrite
-from firn.pipeline.past_versions import past_of
+from firn.pipeline.past_versions import Past, past_of
 from firn.pipeline.upkeep import TableNow, Upkeep
 from firn.storage.files import FileStore
 from firn.storage.manifest_reader import ManifestReader, StoredManifests
@@ -65,11 +66,14 @@ class TableHealth(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     is_partitioned: bool
     may_remove_files: bool
     orphans_searched_ms: int | None
+    replaced_metadata: int = 0
+    """Metadata files that the table's log does not name any more, and that may be removed."""
 
 
 def health_of(upkeep: Upkeep, now: TableNow, *, now_ms: int) -> TableHealth:
     """Look at a table. Raises what reading it raises."""
     metadata = now.metadata
+    past = past_of(metadata, upkeep.files, limits=upkeep.limits) if GC_ENABLED.of(metadata.properties) else None
     reader = StoredManifests(upkeep.files, limits=upkeep.limits)
     head = metadata.current_snapshot
     manifests = () if head is None else reader.manifests(metadata, head)
@@ -96,7 +100,8 @@ def health_of(upkeep: Upkeep, now: TableNow, *, now_ms: int) -> TableHealth:
         manifests=len(manifests),
         rewritable_manifests=sum(len(group) for group in manifests_to_rewrite(manifests, metadata).values()),
         expirable_snapshots=_expirable(metadata, now_ms),
-        forgotten_snapshots=_forgotten(metadata, upkeep),
+        forgotten_snapshots=0 if past is None else _forgotten(past, upkeep.files),
+        replaced_metadata=0 if past is None else _replaced(past, upkeep.files, now_ms=now_ms),
         partition_statistics_age=_age(metadata, head, {_snapshot_id(one) for one in metadata.partition_statistics}),
         distinct_values_age=_age(metadata, head, {_snapshot_id(one) for one in metadata.statistics if _has_ndv(one)}),
         is_partitioned=any(spec.is_partitioned for spec in metadata.partition_specs),
@@ -140,20 +145,22 @@ def _expirable(metadata: TableMetadata, now_ms: int) -> int:
         return 0  # a setting that cannot be read: whoever expires is told
 
 
-def _forgotten(metadata: TableMetadata, upkeep: Upkeep) -> int:
+def _forgotten(past: Past, files: FileStore) -> int:
     """Forgotten snapshots, if files of any of the newest are there: those that were tidied are forgotten, too."""
-    if not GC_ENABLED.of(metadata.properties):
-        return 0
-    past = past_of(metadata, upkeep.files, limits=upkeep.limits)
     newest = sorted(past.snapshots, key=lambda one: one.timestamp_ms, reverse=True)[:LOOKED_AT]
-    return len(past.snapshots) if any(_is_there(one, upkeep.files) for one in newest) else 0
+    is_left = any(one.manifest_list is not None and _is_there(one.manifest_list, files) for one in newest)
+    return len(past.snapshots) if is_left else 0
 
 
-def _is_there(snapshot: Snapshot, files: FileStore) -> bool:
-    if snapshot.manifest_list is None:
-        return False
+def _replaced(past: Past, files: FileStore, *, now_ms: int) -> int:
+    """Metadata files that may go, if the newest of them is there: they are removed from the oldest on."""
+    old = [one.metadata_file for one in past.versions if one.timestamp_ms < now_ms - METADATA_GRACE_MS]
+    return len(old) if old and _is_there(old[-1], files) else 0
+
+
+def _is_there(location: str, files: FileStore) -> bool:
     try:
-        files.size(snapshot.manifest_list)
+        files.size(location)
     except (NotFound, InvalidInput):
         return False
     return True

@@ -8,7 +8,9 @@ import msgspec
 import pytest
 
 from firn.model.errors import InvalidMetadata
+from firn.model.limits import Limits
 from firn.model.table_properties import check_properties
+from firn.pipeline.forgotten_files import METADATA_GRACE_MS, Removing
 from firn.pipeline.maintenance_plan import plan_maintenance
 from firn.pipeline.orphan_files import HOUR_MS
 from firn.pipeline.table_health import TableHealth, health_of
@@ -60,6 +62,7 @@ def test_a_table_that_is_well_needs_nothing():
         ({"distinct_values_age": None}, {"firn.maintain.statistics": "all"}, "distinct-values"),
         ({"expirable_snapshots": 1}, {}, "expire"),
         ({"forgotten_snapshots": 1}, {}, "expire"),
+        ({"replaced_metadata": 100}, {}, "expire"),
         ({"orphans_searched_ms": None}, {}, "remove-orphans"),
         ({"orphans_searched_ms": NOW_MS - 168 * HOUR_MS}, {}, "remove-orphans"),
     ],
@@ -81,6 +84,8 @@ def test_each_action_has_its_reason(changes, properties, expected):
         ({"distinct_values_age": None}, {}),
         ({"expirable_snapshots": 9}, {"firn.maintain.snapshots-min": "10"}),
         ({"forgotten_snapshots": 9, "expirable_snapshots": 9, "may_remove_files": False}, {}),
+        ({"replaced_metadata": 99}, {}),
+        ({"replaced_metadata": 1_000, "may_remove_files": False}, {}),
         ({"orphans_searched_ms": None, "may_remove_files": False}, {}),
         ({"orphans_searched_ms": None}, {"firn.maintain.orphans-every-hours": "0"}),
         ({"orphans_searched_ms": None, "expirable_snapshots": 9}, {"firn.maintain.enabled": "false"}),
@@ -203,3 +208,20 @@ def test_in_a_table_that_was_upgraded_every_file_of_positions_counts():
     change(history, {}, version=3)
     found = deletes_of(history)
     assert (found["rewritable"], found["for"], found["reads"]) == (4, 3, 5)
+
+
+def test_metadata_files_that_the_log_names_no_more_are_counted_until_they_are_gone():
+    history = History()
+    for _ in range(6):
+        history.commit(history.file())
+    upkeep, later_ms = QuietUpkeep(history), history.metadata.last_updated_ms + METADATA_GRACE_MS + 1
+    beyond = 7 - len(history.metadata.metadata_log) - 1
+    assert beyond > 0
+    assert health_of(upkeep, history.now, now_ms=later_ms).replaced_metadata == beyond
+    assert health_of(upkeep, history.now, now_ms=history.metadata.last_updated_ms).replaced_metadata == 0
+    folders = [history.metadata.location]
+    removing = Removing(
+        history.now, history.files, limits=Limits(), folders=folders, look=lambda: (history.now, frozenset())
+    )
+    assert removing.run(later_ms).removed == {"metadata files": beyond}
+    assert health_of(upkeep, history.now, now_ms=later_ms).replaced_metadata == 0
