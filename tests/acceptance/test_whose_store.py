@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 import pytest
 import redis
+from kazoo.client import KazooClient
 
 from firn.coordinator.client import Client
 from firn.coordinator.embedded import RedisServer, ZooKeeperServer
@@ -187,9 +188,12 @@ def test_zookeeper_swapped_for_another_deployments(own: Stack) -> None:
     with own.client() as client:
         mine = own.folder / "mine"
         exchange(own.zookeeper_server, own, put=None, away=mine)
-        with own.zookeeper() as theirs:
-            theirs.ensure_path("/tables")
-            theirs.create("/deployment", THEIRS.encode())
+        making = KazooClient(own.zookeeper_server.hosts)
+        making.start(timeout=20)
+        making.ensure_path(f"{own.root}/tables")
+        making.create(f"{own.root}/deployment", THEIRS.encode())
+        making.stop()
+        making.close()
         work = held_work(own, client)
         until(lambda: "another deployment's" in why(own.daemons["a"]), "a says whose it is")
         check_held(own, work)
