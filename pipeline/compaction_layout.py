@@ -19,6 +19,7 @@ from firn.pipeline.arrow_batches import mended
 from firn.pipeline.column_names import named_column
 from firn.pipeline.compaction_plan import FileGroup
 from firn.pipeline.distribution import distribute, partition_keys
+from firn.pipeline.named_batches import map_batches
 from firn.pipeline.spark_types import spark_schema
 from firn.pipeline.user_columns import fresh_name
 from firn.pipeline.write_target import WriteTarget
@@ -80,7 +81,7 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
         sample = columns if share >= 1 else columns.sample(fraction=share, seed=0)
         key = fresh_name("__firn_z", rows.columns)
         with_keys = _WithKeys(ZOrder.of(fields, sample.toArrow()), key)
-        keyed = rows.mapInArrow(with_keys, SparkStruct([*rows.schema.fields, StructField(key, BinaryType())]))
+        keyed = map_batches(rows, with_keys, SparkStruct([*rows.schema.fields, StructField(key, BinaryType())]))
         places = partition_keys(keyed, schema=target.schema, spec=target.spec) if group.of_old_specs else []
         ranged = keyed.repartitionByRange(group.outputs, *places, F.col(key))
         return ranged.sortWithinPartitions(*places, F.col(key)).drop(key)

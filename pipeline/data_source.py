@@ -51,8 +51,14 @@ _OPTIONS: Final[tuple[str, ...]] = (
     "table", "path", "config", "redis", "prefix", "zookeeper", "files", "timeout", "branch", "ref", "snapshot-id",
     "as-of", "columns", "filter", "overwrite-mode", "writer", "checkpointlocation",
 )  # fmt: skip
-SPARK_OPTIONS: Final = frozenset({"queryname", "outputmode", "serialization.format", "mergeschema"})
-"""What Spark itself adds to the options of a source."""
+SPARK_OPTIONS: Final = frozenset({
+    "queryname", "outputmode", "serialization.format", "mergeschema", "provider", "location", "owner", "comment",
+    "external", "is_managed_location", "collation", "transient_lastddltime",
+})  # fmt: skip
+"""What Spark itself adds to the options of a source; of a table of its catalog, the table's properties."""
+
+_COPY: Final = "option."
+"""Spark gives each option of a table of its catalog a second time, with this before its name."""
 
 _NOTE: Final = "firn.options"
 """Metadata of a schema's first column: the options that the table of Spark's catalog was created with."""
@@ -83,7 +89,8 @@ class FirnSource(DataSource):
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(dict(options))
         lowered = {name.lower(): value for name, value in options.items()}
-        refuse_unknown(lowered.keys() - SPARK_OPTIONS, _OPTIONS)
+        given = (name for name in lowered if not name.startswith(_COPY) and name not in SPARK_OPTIONS)
+        refuse_unknown(given, _OPTIONS)
         self._given: dict[str, str] = {name: lowered[name] for name in _OPTIONS if name in lowered}
 
     @classmethod

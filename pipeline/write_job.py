@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import msgspec
@@ -14,6 +14,7 @@ from firn.model.intent import ContentFile
 from firn.model.sorting import UNSORTED, SortOrder
 from firn.pipeline.arrow_batches import in_small_batches, together
 from firn.pipeline.distribution import distribute
+from firn.pipeline.named_batches import BatchTask, map_batches
 from firn.pipeline.parquet_sink import ParquetSink
 from firn.pipeline.python_archives import forget_spark_jars
 from firn.pipeline.write_target import WriteTarget
@@ -69,7 +70,7 @@ def write_files(rows: DataFrame, target: WriteTarget, *, mode: str, order: SortO
     return run_job(arranged, WriteTask(target))
 
 
-def run_job(rows: DataFrame, task: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]) -> list[ContentFile]:
+def run_job(rows: DataFrame, task: BatchTask) -> list[ContentFile]:
     """Have tasks turn `rows` into files; the files of all tasks."""
-    found = in_small_batches(rows).mapInArrow(task, FILE_COLUMN).collect()
+    found = map_batches(in_small_batches(rows), task, FILE_COLUMN).collect()
     return decode_files(row[0] for row in found)
