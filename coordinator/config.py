@@ -11,7 +11,7 @@ import os
 import re
 import socket
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Final, Literal, get_args, get_origin
@@ -21,6 +21,7 @@ import msgspec
 
 from firn.model.errors import InvalidInput, Misconfigured
 from firn.model.limits import Limits
+from firn.model.spelling import did_you_mean
 from firn.storage.locations import is_within, normalize
 from firn.storage.redis_schemes import SCHEMES
 from firn.storage.secret_files import read_secret
@@ -243,20 +244,24 @@ def _check_members(members: Mapping[str, Any], *, source: str) -> None:
     for section, settings in members.items():
         kind = _sections().get(section)
         if kind is None:
-            raise Misconfigured(f"{source}: there is no section [{section}]; there are {', '.join(_sections())}")
+            there_are = did_you_mean(section, _sections()) or f"there are {', '.join(_sections())}"
+            raise Misconfigured(f"{source}: there is no section [{section}]; {there_are}")
         if not isinstance(settings, Mapping):
             raise Misconfigured(f"{source}: {section} is a section: write [{section}], and its settings below")
         fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
         for name, value in settings.items():
             if name not in fields:
-                raise Misconfigured(f"{source}: [{section}] {name}: {_NO_SETTING}")
+                raise Misconfigured(f"{source}: [{section}] {name}: {_no_setting(name, fields)}")
             try:
                 msgspec.convert(value, fields[name].type)
             except msgspec.ValidationError as error:
                 raise Misconfigured(f"{source}: [{section}] {name}: {_wanted(fields[name].type, error)}") from error
 
 
-_NO_SETTING: Final = "there is no such setting; firn config show lists them"
+def _no_setting(name: str, known: Collection[str]) -> str:
+    return f"there is no such setting; {did_you_mean(name, known) or 'firn config show lists them'}"
+
+
 _WANTED: Final[Mapping[Any, str]] = {
     bool: "true or false",
     int: "a whole number",
@@ -280,7 +285,7 @@ def _set_from_environment(members: dict[str, Any], name: str, text: str, *, vari
     fields = {} if kind is None else {f.encode_name.replace("-", "_"): f for f in msgspec.structs.fields(kind)}
     field = fields.get(setting)
     if field is None:
-        raise Misconfigured(f"{variable}: {_NO_SETTING}")
+        raise Misconfigured(f"{variable}: {_no_setting(setting, fields)}")
     try:
         if field.type == tuple[str, ...]:
             value: Any = tuple(part.strip() for part in text.split(",") if part.strip())
@@ -291,8 +296,17 @@ def _set_from_environment(members: dict[str, Any], name: str, text: str, *, vari
     members[section] = {**members.get(section, {}), field.encode_name: value}
 
 
+_DAEMON_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}")
+"""An id is the name of a ZooKeeper node and of a Redis consumer, a label of metrics, and stands in logs and events."""
+
+
 def _checked(settings: Settings) -> Settings:
     daemon, limits = settings.daemon, settings.limits
+    if daemon.id and not _DAEMON_ID.fullmatch(daemon.id):
+        raise Misconfigured(
+            f"daemon.id: {daemon.id[:200]!a} must be at most 128 letters, digits and . _ : @ -, "
+            "beginning with a letter or digit"
+        )
     for name, value, low, high in (
         ("daemon.shards", daemon.shards, 1, 1024),
         ("daemon.lease-idle-s", daemon.lease_idle_s, 0, 3600),

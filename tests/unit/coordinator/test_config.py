@@ -53,9 +53,10 @@ def test_a_secret_file_that_cannot_be_used_is_named(
         ('[zookeeper]\ntls = "yes"', "[zookeeper] tls: must be true or false"),
         ('[warehouse]\nallowed = "s3://a"', "[warehouse] allowed: must be a list of texts"),
         ("[zookeeper]\nauth = 5", "[zookeeper] auth: must be a text"),
-        ('[redis]\nurll = "x"', "[redis] urll: there is no such setting"),
+        ('[redis]\nurll = "x"', "[redis] urll: there is no such setting; did you mean 'url'"),
+        ('[redsi]\nurl = "x"', "there is no section [redsi]; did you mean 'redis'?"),
         ("redis = 5", "redis is a section: write [redis]"),
-        ("[rediss]", "there is no section [rediss]; there are redis, zookeeper,"),
+        ("[rediss]", "there is no section [rediss]; did you mean 'redis'?"),
         ("[redis\nurl = 1", "at line 1, column 7"),
     ],
 )
@@ -66,6 +67,13 @@ def test_a_file_that_is_wrong_is_told_what_is_wanted(text: str, message: str, tm
         load_settings(file, {})
     assert str(caught.value).startswith(f"{file}: ")
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("daemon_id", ["a/b", "\x1b[31m", "x" * 129, "-a", "a b", "..", "ä"])
+def test_an_id_is_what_can_name_a_node_a_consumer_and_a_label(daemon_id: str) -> None:
+    with pytest.raises(Misconfigured, match=r"daemon\.id: .* must be at most 128 letters"):
+        load_settings(environment={"FIRN_DAEMON_ID": daemon_id})
+    assert load_settings(environment={"FIRN_DAEMON_ID": "host-1.example.org:7"}).daemon_id == "host-1.example.org:7"
 
 
 def test_a_variable_that_is_wrong_is_told_what_is_wanted_and_not_what_it_is() -> None:
