@@ -234,7 +234,8 @@ class ShardLag(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
 
     `length` entries are in the stream, `undelivered` of them never handed out (None: the server cannot tell), `pending`
     handed out and not acknowledged. `entries_added` counts since the stream began. `oldest_entry_ms` is when the oldest
-    entry that is not settled was added, in Unix milliseconds by Redis's clock; None when all are.
+    entry that is not settled was added, in Unix milliseconds by Redis's clock, `oldest_undelivered_ms` the oldest that
+    was never handed out; None when there is none.
     """
 
     length: int
@@ -242,6 +243,7 @@ class ShardLag(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     pending: int
     entries_added: int
     oldest_entry_ms: int | None
+    oldest_undelivered_ms: int | None = None
 
 
 class Deliveries(msgspec.Struct, frozen=True, kw_only=True):

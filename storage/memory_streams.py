@@ -263,6 +263,7 @@ class MemoryStreams:
             pending=len(group.pending),
             entries_added=stream.added,
             oldest_entry_ms=None if oldest is None else oldest[0],
+            oldest_undelivered_ms=min(undelivered)[0] if undelivered else None,
         )
 
     async def deliveries(self, shard: int) -> Deliveries | None:

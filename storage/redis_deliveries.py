@@ -40,6 +40,7 @@ async def lag_of(redis: Any, stream: str) -> ShardLag | None:
     if id_order(_text(info["last-generated-id"])) > id_order(last):
         undelivered = await redis.xrange(stream, min=id_after(last), count=1)
     outstanding = [_text(entry_id) for entry_id, _ in undelivered]
+    undelivered_ms = id_order(outstanding[0])[0] if outstanding else None
     if pending["min"] is not None:
         outstanding.append(_text(pending["min"]))
     return ShardLag(
@@ -49,6 +50,7 @@ async def lag_of(redis: Any, stream: str) -> ShardLag | None:
         pending=pending["pending"],
         entries_added=info.get("entries-added", info["length"]),
         oldest_entry_ms=min((id_order(entry_id)[0] for entry_id in outstanding), default=None),
+        oldest_undelivered_ms=undelivered_ms,
     )
 
 

@@ -21,7 +21,7 @@ from firn.coordinator.intake.quarantine import Quarantine
 from firn.coordinator.lanes.lanes import Due, Lanes
 from firn.model.intent_codec import DecodedIntent
 from firn.model.sharding import shard_of
-from firn.storage.intent_streams import FIRST_ID, Delivered, Entry, IntentStreams, id_after, id_order
+from firn.storage.intent_streams import FIRST_ID, Delivered, Entry, IntentStreams, ShardLag, id_after, id_order
 
 PAGE: Final = 512
 """Entries that one step looks at, at most."""
@@ -125,6 +125,14 @@ class Backlog:
     def paused_entries(self) -> int:
         """Those of them that are held back because their tables are paused."""
         return sum(mark.count for table, mark in self._marks.items() if self._lanes.is_paused(table))
+
+    def waiting_since_ms(self, lag: ShardLag) -> int | None:
+        """Return when the oldest intent was added whose table is not paused, by Redis's clock; None if there is none."""
+        if not self.paused_entries:
+            return lag.oldest_entry_ms
+        held = [id_order(mark.start)[0] for table, mark in self._marks.items() if not self._lanes.is_paused(table)]
+        known = (lag.oldest_undelivered_ms, self._lanes.oldest_under_way_ms(self.shard))
+        return min((*held, *(since_ms for since_ms in known if since_ms is not None)), default=None)
 
     def start_over(self) -> None:
         """Look at all that is pending, before anything new: the shard was taken over, or a reply got lost."""

@@ -391,7 +391,8 @@ class Intake:
             lag = await self._streams.lag(shard)
             self._metrics.lag.labels(str(shard)).set(lag.undelivered or 0)
             self._metrics.pending.labels(str(shard)).set(lag.pending)
-            age_s = 0.0 if lag.oldest_entry_ms is None else max(0.0, time.time() - lag.oldest_entry_ms / 1000)
+            since_ms = self._backlogs[shard].waiting_since_ms(lag)
+            age_s = 0.0 if since_ms is None else max(0.0, time.time() - since_ms / 1000)
             self._metrics.oldest_age_seconds.labels(str(shard)).set(age_s)
             await self._look_at(shard, self._backlogs[shard])
             settled = 0 if lag.undelivered is None else lag.length - lag.undelivered - lag.pending

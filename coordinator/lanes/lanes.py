@@ -23,7 +23,7 @@ from firn.coordinator.tables.readability import read_whole
 from firn.model.errors import FirnError, NotFound, Unavailable
 from firn.model.outcome import Outcome, from_journal
 from firn.model.trouble import Trouble
-from firn.storage.intent_streams import Entry
+from firn.storage.intent_streams import Entry, id_order
 from firn.storage.malloc_settings import give_holes_back
 
 IDLE_SWEEP_S = 30.0
@@ -168,6 +168,10 @@ class Lanes:
     def count_under_way(self, shard: int) -> int:
         """How many entries of a shard are under way."""
         return len(self._under_way[shard])
+
+    def oldest_under_way_ms(self, shard: int) -> int | None:
+        """Return when the oldest entry of a shard that is under way was added, by Redis's clock."""
+        return min((id_order(entry_id)[0] for entry_id in self._under_way[shard]), default=None)
 
     def all_under_way(self) -> int:
         """How many entries are under way."""

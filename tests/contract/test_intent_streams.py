@@ -202,6 +202,7 @@ async def test_the_lag_says_how_much_waits_and_since_when(redis_world):
     lag = await streams.lag(0)
     assert (lag.length, lag.undelivered, lag.pending) == (5, 3, 1)
     assert lag.oldest_entry_ms == int(ids[1].split("-")[0])
+    assert lag.oldest_undelivered_ms == int(ids[2].split("-")[0])
     await streams.trim(0)
     lag = await streams.lag(0)
     assert (lag.length, lag.undelivered, lag.pending, lag.entries_added) == (4, 3, 1, 5)

@@ -68,7 +68,7 @@ async def until_ready(capsys):
                 return said
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", module.SIGNALS)
 async def test_a_signal_drains_and_ends_it(bench, tmp_path, capsys, number):
     serving = asyncio.create_task(module._serve(SETTINGS, data=tmp_path))
     greeting = await until_ready(capsys)

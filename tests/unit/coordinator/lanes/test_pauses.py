@@ -75,6 +75,25 @@ async def test_intents_of_a_paused_table_wait_and_are_decided_in_order_when_it_i
         assert daemon.intake.redis_answers
 
 
+async def test_intents_of_a_paused_table_do_not_count_as_waiting() -> None:
+    """FirnIntentsWait would page somebody for a table that was paused on purpose."""
+    bench = Workbench(shards=1)
+    async with bench.daemon() as daemon:
+        await bench.commit(create())
+        await pause(bench)
+        waiting = append("one")
+        await bench.send(waiting)
+        await held_back(bench, 1)
+        (backlog,) = daemon.intake._backlogs.values()
+        lag = await bench.streams.lag(0)
+        assert lag.oldest_entry_ms is not None
+        assert backlog.waiting_since_ms(lag) is None
+        assert backlog.waiting_since_ms(msgspec.structs.replace(lag, oldest_undelivered_ms=7)) == 7
+        await resume(bench)
+        await bench.outcome(waiting)
+        assert backlog.waiting_since_ms(lag) == lag.oldest_entry_ms
+
+
 async def test_other_tables_of_the_same_shard_go_on() -> None:
     bench = Workbench(shards=1)
     async with bench.daemon():
