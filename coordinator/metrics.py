@@ -160,7 +160,8 @@ class Metrics:
             registry=self.registry,
         )  # fmt: skip
         self.oldest_age_seconds = Gauge(
-            "firn_oldest_intent_age_seconds", "Age of the oldest intent that is not settled, by shard, but for those of paused tables; 0 when all are.",
+            "firn_oldest_intent_age_seconds",
+            "Age of the oldest intent that is not settled, but for paused tables, by shard; 0 when all are.",
             ("shard",), registry=self.registry,
         )  # fmt: skip
         self._owned_shards.measured = (self.lag, self.pending, self.oldest_age_seconds)

@@ -127,7 +127,7 @@ class Backlog:
         return sum(mark.count for table, mark in self._marks.items() if self._lanes.is_paused(table))
 
     def waiting_since_ms(self, lag: ShardLag) -> int | None:
-        """Return when the oldest intent was added whose table is not paused, by Redis's clock; None if there is none."""
+        """Return when the oldest intent of a table that is not paused was added, by Redis's clock; None without any."""
         if not self.paused_entries:
             return lag.oldest_entry_ms
         held = [id_order(mark.start)[0] for table, mark in self._marks.items() if not self._lanes.is_paused(table)]

@@ -6,6 +6,7 @@ They are neither committed nor refused on a guess: they wait, and get their outc
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager
 
@@ -159,7 +160,9 @@ async def test_only_who_needs_it_waits_and_is_told_its_first_outcome_when_it_can
             assert await past.are_committed(x, y)
             await until(lambda: TABLE in daemon.lanes.stalled)
             assert location in daemon.lanes.stalled[TABLE]
-            assert "decided on 1 intent before" in daemon.lanes.stalled[TABLE]
+            # A daemon that begins reads entries again that stand in the stream without an outcome.
+            counted = r"decided on \d+ intents? before" if reopened else "decided on 1 intent before"
+            assert re.search(counted, daemon.lanes.stalled[TABLE])
             files.reads.clear()
             await bench.send(late)  # its writer has waited long enough
             await bench.commit(append("z"))
