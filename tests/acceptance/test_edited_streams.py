@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from firn.coordinator.intake.intake import BLOCK_MS
+from firn.coordinator.intake.lost_entries import SETTLES_S
 from firn.model.outcome import Committed
 from firn.model.sharding import shard_of
 from firn.storage.intent_streams import GROUP
@@ -55,7 +56,7 @@ def test_an_edited_stream_loses_no_intent_whose_writer_waits(stack: Stack, edit:
     stack.create_table(OTHER)
     with stack.client() as client:
         client.update_properties(TABLE, {"first": "yes"}).committed(20)
-        time.sleep(2.5)  # a look, after which it knows where the stream stands
+        time.sleep(SETTLES_S + 2.5)  # no former daemon is expected to read any more, and a look has been had
         daemon.pause()
         time.sleep(2 * BLOCK_MS / 1000)
         waiting = [client.update_properties(TABLE, {f"p{number}": "yes"}) for number in range(WAITING)]
