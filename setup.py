@@ -18,7 +18,7 @@ COMMIT_FILE = "commit.txt"
 
 def commit() -> str:
     """Return the commit of this source tree: given to the build, kept in an sdist, or asked of git."""
-    if given := os.environ.get("FIRN_BUILD_COMMIT"):
+    if given := os.environ.get("BUILD_COMMIT"):
         return given
     kept = ROOT / "firn" / COMMIT_FILE
     if kept.exists():

@@ -70,6 +70,21 @@ def capacity() -> Dashboard:
                         Query('sum(increase(firn_written_bytes_total{kind="journal"}[1d]))', "bytes"),
                         unit="bytes",
                     ),
+                    lines(
+                        "Files a second",
+                        Query("sum by (kind) (rate(firn_written_files_total[$__rate_interval]))", "{{kind}}"),
+                        unit="ops",
+                    ),
+                    lines(
+                        "Written for a swap",
+                        Query(
+                            "sum(rate(firn_written_bytes_total[$__rate_interval]))"
+                            ' / sum(rate(firn_batches_total{result="won"}[$__rate_interval]) > 0)',
+                            "bytes",
+                        ),
+                        unit="bytes",
+                        about="It grows with snapshots and manifests; `firn maintain run` makes it small again.",
+                    ),
                 ),
             ),
             (

@@ -191,6 +191,16 @@ def fleet() -> Dashboard:
                         Query("sum by (store) (firn_store_trouble)", "{{store}}"),
                         about="Causes why a store refuses a daemon or does not answer it; `firn status` names them.",
                     ),
+                    lines(
+                        "Streams edited by others",
+                        Query(f"round(sum by (kind) {happened('firn_stream_interferences_total', '5m')})", "{{kind}}"),
+                        about="Somebody else works on intent streams or their group.",
+                    ),
+                    lines(
+                        "Entries read again",
+                        Query(f"round(sum {happened('firn_reclaimed_entries_total', '5m')})", "entries"),
+                        about="They stood in a stream without an outcome, and nobody would have read them.",
+                    ),
                 ),
             ),
             (

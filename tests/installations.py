@@ -48,7 +48,7 @@ class Built:
         for name in SOURCES:
             shutil.copytree(ROOT / name, source / name, symlinks=True, ignore=unwanted)
         self.folder = folder / "dist"
-        build_in(source, self.folder, FIRN_BUILD_COMMIT=BUILT_COMMIT)
+        build_in(source, self.folder, BUILD_COMMIT=BUILT_COMMIT)
 
     @property
     def wheel(self) -> Path:
