@@ -11,8 +11,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
+from firn.model.limits import Limits
+
 LONGEST_S: Final = 24 * 3600
-"""As long as intents may be submitted again by default; what no journal keeps always has it."""
+"""As long as intents may be submitted again by default; what no journal keeps has it at least."""
 
 SHORTEST_S: Final = 15 * 60
 """As long as a client waits at most before it submits an intent again whose entry stands in its stream."""
@@ -20,6 +22,15 @@ SHORTEST_S: Final = 15 * 60
 SLOT_S: Final = 60
 SLOTS: Final = 10
 """The rate is that of the last ten minutes: a backlog that is drained in a few does not count as a day of them."""
+
+
+def unjournaled_seconds(limits: Limits) -> int:
+    """Return how long Redis keeps outcomes that no journal keeps: while an intent under their id may come again.
+
+    After that its id is refused as too old, so nothing is decided anew under an id that was refused. An id may say a
+    later time than the queue's clock, and is as much longer young enough.
+    """
+    return max(LONGEST_S, limits.dedupe_window_hours * 3600 + limits.clock_skew_minutes_max * 60)
 
 
 class KeepingTime:

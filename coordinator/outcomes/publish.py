@@ -18,7 +18,7 @@ import structlog
 
 from firn.coordinator.commits.batch_record import rejected_as, to_ms
 from firn.coordinator.metrics import Metrics
-from firn.coordinator.outcomes.keeping_time import LONGEST_S, KeepingTime
+from firn.coordinator.outcomes.keeping_time import LONGEST_S, KeepingTime, unjournaled_seconds
 from firn.coordinator.outcomes.refusals import Refusals
 from firn.coordinator.pending import Pending
 from firn.coordinator.replay.decision import Refused
@@ -96,6 +96,7 @@ class Publisher:
         self._on_settled = on_settled
         self._queue: asyncio.Queue[_Parcel] = asyncio.Queue()
         self._keeping = KeepingTime(most=limits.outcomes_kept_max)
+        self._unjournaled_s = unjournaled_seconds(limits)
         metrics.outcomes_kept_seconds.set(self._keeping.seconds)
         self._published_again: OrderedDict[str, None] = OrderedDict()
         """Segments whose events were sent again."""
@@ -188,7 +189,9 @@ class Publisher:
     def _repeated(self, pending: Pending, outcome: Outcome) -> Settlement:
         if outcome.digest is None:
             outcome = from_journal(outcome, digest=pending.decoded.digest)
-        return self._told(pending, outcome, journaled=outcome.batch is not None)
+        if outcome.batch is None:
+            return self._told(pending, outcome, kept_s=self._unjournaled_s)
+        return self._told(pending, outcome, journaled=True)
 
     def refuse(self, pending: Pending, refused: Refused, *, own_id: bool = True) -> None:
         """A refusal that is not in the journal: there is no table to keep it, or the id on record is another intent's.
@@ -212,7 +215,7 @@ class Publisher:
         refusal = _Refusal(outcome, OPERATIONS[type(pending.decoded.intent)], outcome.rule in OUR_MISTAKES)
         self._metrics.intents.labels(refusal.operation, "rejected").inc()
         self._count_refusal(refusal)
-        settlement = self._rejection(pending, refusal, own_id=own_id)
+        settlement = self._rejection(pending, refusal, kept_s=self._unjournaled_s, own_id=own_id)
         if not own_id:
             settlement = msgspec.structs.replace(settlement, intent_id=None)
         self._put((settlement,), (), [pending])
@@ -260,7 +263,7 @@ class Publisher:
             entry_id=entry.entry_id,
             intent_id=intent_id if own_id else None,
             outcome=encode_outcome(first or outcome),
-            outcome_ttl_s=LONGEST_S,
+            outcome_ttl_s=self._unjournaled_s,
             reply_to=reply_to,
             event=msgspec.json.encode(event),
             dead_letter=_dead_letter(entry, outcome, epoch=epoch),

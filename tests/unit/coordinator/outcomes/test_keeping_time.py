@@ -6,12 +6,22 @@ import time
 
 import pytest
 
-from firn.coordinator.outcomes.keeping_time import LONGEST_S, SHORTEST_S, SLOT_S, SLOTS, KeepingTime
+from firn.coordinator.outcomes.keeping_time import (
+    LONGEST_S,
+    SHORTEST_S,
+    SLOT_S,
+    SLOTS,
+    KeepingTime,
+    unjournaled_seconds,
+)
+from firn.model.errors import InvalidIntent
+from firn.model.intent_codec import check_age
 from firn.model.limits import Limits
 from firn.storage.memory_streams import MemoryRedis
-from tests.unit.coordinator.workbench import Workbench, append, create
+from tests.unit.coordinator.workbench import Workbench, append, create, new_id
 
 WINDOW_S = SLOT_S * SLOTS
+HOUR_MS = 3_600_000
 
 
 class Clock:
@@ -84,6 +94,27 @@ async def test_commits_are_forgotten_sooner_than_what_no_journal_keeps(most, kep
         now_ms += kept_s * 1000 - 1
         assert await known() == [True, True]
         now_ms += 1
-        assert await known() == [False, kept_s < LONGEST_S]
-        now_ms += LONGEST_S * 1000
+        assert await known() == [False, True]
+        now_ms += unjournaled_seconds(Limits()) * 1000
         assert await known() == [False, False]
+
+
+@pytest.mark.parametrize(("hours", "skew_minutes", "kept_h"), [(1, 60, 24), (24, 60, 25), (72, 60, 73), (72, 240, 76)])
+async def test_what_no_journal_keeps_is_known_while_its_id_is_accepted(hours, skew_minutes, kept_h):
+    """The same id gets the same answer, also when the table was made meanwhile; after that it is too old."""
+    bench = Workbench(
+        limits=Limits(dedupe_window_hours=hours, clock_skew_minutes_max=skew_minutes, outcomes_kept_max=1)
+    )
+    real_ms = int(time.time() * 1000)
+    now_ms = real_ms - kept_h * HOUR_MS
+    bench.redis = MemoryRedis(now_ms=lambda: now_ms)
+    bench.streams = bench.redis.connect(names=bench.names)
+    refused = append("a", table="db.late", intent_id=new_id(now_ms + skew_minutes * 60_000))
+    async with bench.daemon("a"):
+        assert (await bench.refuse(refused)).rule == "unknown-table"
+    now_ms = real_ms - 1
+    async with bench.daemon("b"):
+        await bench.commit(create("db.late"))
+        assert (await bench.refuse(refused)).rule == "unknown-table"
+    with pytest.raises(InvalidIntent, match="before it was queued"):
+        check_age(refused.intent_id, entry_ms=real_ms + 1, limits=bench.limits)
