@@ -161,7 +161,7 @@ class Daemon:
         )
         self.lanes = Lanes(shop)
         self.metrics.watch_cache(shop.reader.cache)
-        self.metrics.watch_tables(self.lanes.sizes)
+        self.metrics.watch_tables(self.lanes.sizes, writers_max=limits.writers_max)
         self.metrics.watch_troubles(lambda: self.lanes.troubles)
         self.metrics.watch_lanes(lambda: self.lanes.depths)
         self.metrics.watch_publishing(lambda: self.publisher.depth)

@@ -279,9 +279,13 @@ class Metrics:
         """Show how often what was read before did not have to be read again."""
         self.registry.register(_Cache(cache))
 
-    def watch_tables(self, sizes: Callable[[], Iterable[TableSize]]) -> None:
-        """Show the largest tables of this daemon, so that labels stay bounded."""
+    def watch_tables(self, sizes: Callable[[], Iterable[TableSize]], *, writers_max: int) -> None:
+        """Show the largest tables of this daemon, and how many streaming writers each may have."""
         self.registry.register(_LargestTables(sizes))
+        Gauge(
+            "firn_streaming_writers_max", "Streaming writers that a table may have: limits.writers-max.",
+            registry=self.registry,
+        ).set(writers_max)  # fmt: skip
 
     def watch_troubles(self, troubles: Callable[[], Iterable[Trouble]]) -> None:
         """Show how many tables no commit can be made on, and some of them by name."""

@@ -78,7 +78,8 @@ def metric_names() -> set[str]:
     """Every name that a daemon can expose, with the process's own."""
     metrics = Metrics(version="1", daemon="d")
     metrics.watch_tables(
-        lambda: [TableSize(table="t", snapshots=1, manifests=1, metadata_bytes=1, streaming_writers=1)]
+        lambda: [TableSize(table="t", snapshots=1, manifests=1, metadata_bytes=1, streaming_writers=1)],
+        writers_max=10,
     )
     metrics.watch_troubles(lambda: [Trouble(table="t", state="stalled", why="no room")])
 
@@ -254,7 +255,7 @@ def _work(stack: Stack, stop: threading.Event) -> None:
             file = ContentFile(
                 file_path=path, file_format="parquet", spec_id=0, record_count=10, file_size_in_bytes=1_000
             )  # fmt: skip
-            client.append("db.watched", [file]).committed(30)
+            client.append("db.watched", [file], writer="etl", writer_sequence=turn).committed(30)
             client.delete_files("db.watched", [path]).committed(30)
             client.update_properties("db.watched", {"turn": str(turn)}, priority="maintenance").committed(30)
             try:

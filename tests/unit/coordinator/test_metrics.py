@@ -45,7 +45,8 @@ def everything() -> Metrics:
     metrics = Metrics(version="1", daemon="d")
     metrics.watch_cache(_Counts())
     metrics.watch_tables(
-        lambda: [TableSize(table="t", snapshots=1, manifests=1, metadata_bytes=1, streaming_writers=1)]
+        lambda: [TableSize(table="t", snapshots=1, manifests=1, metadata_bytes=1, streaming_writers=1)],
+        writers_max=10,
     )
     metrics.watch_troubles(lambda: [Trouble(table="t", state="stalled", why="no room")])
     metrics.watch_lanes(lambda: {"t": QUEUED_SHOWN_MIN})
@@ -106,7 +107,7 @@ def test_the_pages_that_are_large_are_those_that_are_read_apart() -> None:
 def test_tables_are_labels_of_the_largest_only() -> None:
     metrics = Metrics(version="1", daemon="d")
     sizes = [TableSize(table=f"t{n}", snapshots=n, manifests=n, metadata_bytes=n) for n in range(1_000)]
-    metrics.watch_tables(lambda: sizes)
+    metrics.watch_tables(lambda: sizes, writers_max=10)
     (family,) = [f for f in metrics.registry.collect() if f.name == "firn_table_snapshots"]
     assert {sample.labels["table"] for sample in family.samples} == {
         f"t{n}" for n in range(1_000 - TABLES_SHOWN, 1_000)
@@ -119,12 +120,13 @@ def test_streaming_writers_are_shown_of_the_tables_that_have_the_most() -> None:
         TableSize(table=f"t{n}", snapshots=1, manifests=1, metadata_bytes=1_000 - n, streaming_writers=n)
         for n in range(1_000)
     ]
-    metrics.watch_tables(lambda: sizes)
+    metrics.watch_tables(lambda: sizes, writers_max=10)
     shown = samples(metrics, "firn_table_streaming_writers")
     assert shown == {f"t{n}": n for n in range(1_000 - TABLES_SHOWN, 1_000)}
     few = Metrics(version="1", daemon="d")
-    few.watch_tables(lambda: sizes[:2])
+    few.watch_tables(lambda: sizes[:2], writers_max=10)
     assert samples(few, "firn_table_streaming_writers") == {"t1": 1}
+    assert few.registry.get_sample_value("firn_streaming_writers_max") == 10
 
 
 def samples(metrics: Metrics, name: str) -> dict[str, float]:
