@@ -9,6 +9,7 @@ outcome or place in Redis, or a lock that was taken after the one that is held n
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
@@ -133,14 +134,8 @@ class PointerAges:
         return None
 
     async def unknown_in(self, location: str) -> list[str]:
-        """Return the names whose committed journals are in a folder that is about to be given to a table.
-
-        None of one that can be no folder: replay refuses it.
-        """
-        try:
-            journals = await asyncio.to_thread(self._behind, None, location, None)
-        except (CorruptFile, InvalidInput):
-            return []
+        """Return the names whose committed journals are in a folder that is about to be given to a table."""
+        journals = await asyncio.to_thread(self._behind, None, location, None)
         return [name for name, links in journals.by_name.items() if _was_built_upon(links)]
 
     def _behind(self, named_home: str | None, home: str, head: str | None) -> Journals:
@@ -150,8 +145,9 @@ class PointerAges:
         for place in dict.fromkeys(one for one in (named_home, home) if one is not None):
             for folder in JOURNAL_FOLDERS:
                 start = f"{place}/{folder}/{number + 1:010d}-"
-                listed = self._files.list(f"{place}/{folder}", after=start)
-                found += _next_two(listed, number=number)
+                # What can be no folder, such as a name with a step to another one, has no journal: replay refuses it.
+                with contextlib.suppress(CorruptFile, InvalidInput):
+                    found += _next_two(self._files.list(f"{place}/{folder}", after=start), number=number)
         return read_journals(found[:READ_MAX], self._journal)
 
     async def _told(self, link: Link) -> str | None:

@@ -237,6 +237,7 @@ def test_a_start_that_cannot_work_is_one_line(tmp_path):
     assert without_redis.code == 3
     assert without_redis.err.count("\n") == 1
     assert without_redis.err == f"firn: Redis at redis://{nobody}/0 does not answer: Connection refused\n"
+    del user.environment["FIRN_REDIS_URL"]
     no_folder = user.firn("serve", "--embedded", "--data", "file/data")
     assert no_folder.code == 2
     assert no_folder.err.startswith("firn: --data file/data: Not a directory")

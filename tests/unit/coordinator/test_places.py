@@ -19,7 +19,7 @@ from firn.model.intent import Append, ContentFile, CreateTable, DropTable, Inten
 from firn.model.limits import Limits
 from firn.model.metadata import TableMetadata
 from firn.model.operations.tables import CreateOrReplaceTable, SeenTable
-from firn.model.operations.upkeep import SetLocation, SetStatistics, UpdateProperties
+from firn.model.operations.upkeep import ExpireSnapshots, SetLocation, SetStatistics, UpdateProperties
 from firn.storage.local_files import LocalFiles
 from firn.storage.locations import MARK_NAME
 from firn.storage.metadata_files import encode_metadata
@@ -206,6 +206,13 @@ async def test_a_name_too_long_for_a_folder_gets_a_folder_of_its_own(bench: Loca
     places = {Path(one.metadata_location or "").parent.parent for one in outcomes}
     assert len(places) == len(names)
     assert max(len(part) for place in places for part in place.parts) <= FOLDER_BYTES_MAX
+
+
+@pytest.mark.parametrize("name", ["db.%2e%2e", "db.%2E", "%2e%2e.t", "db.%252e%252e"])
+async def test_a_name_that_is_no_folder_is_unknown_like_any_other(bench: LocalBench, name: str) -> None:
+    async with bench.daemon():
+        unknown = ExpireSnapshots(intent_id=new_id(), table=name, older_than_ms=1)
+        assert await rule_of(bench, unknown) in {"unknown-table", "invalid-table-name"}
 
 
 async def test_a_folder_with_a_name_that_is_too_long_is_refused_at_the_door(bench: LocalBench) -> None:
