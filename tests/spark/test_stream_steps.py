@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -108,6 +108,34 @@ def test_a_batch_function_that_ends_at_any_step(
     stream.arrive()
     stream.run(to_table)
     stream.every_row_is_there_once()
+
+
+def test_two_writes_of_a_batch_to_one_table_are_each_made_once_or_the_query_fails(lake: Lake, tmp_path: Path) -> None:
+    """Both have equally many rows, and the query ends between them: neither is taken for the other made again."""
+    stream = Stream(lake, tmp_path)
+    first, unnamed, named = stream_to(stream.table), stream_to(stream.table), stream_to(stream.table, writer="second")
+    deaths = [DEADLY_BATCH]
+
+    def both(rows: Any, batch_id: int, *, second: Callable[[Any, int], None] = named) -> None:
+        first(rows, batch_id)
+        if second is named and batch_id in deaths:
+            raise Died
+        second(rows.selectExpr("id + 1000 AS id"), batch_id)
+
+    stream.arrive()
+    with pytest.raises(StreamingQueryException, match="writer-sequence-reuse"):
+        stream.run(lambda rows, batch_id: both(rows, batch_id, second=unnamed))
+    assert lake.ids(stream.table) == list(range(ROWS))
+
+    # The program is mended, and the query goes on: the batch's first write is a repetition, its second one is new.
+    stream.arrive()
+    with pytest.raises(StreamingQueryException, match="Died"):
+        stream.run(both)
+    ids = list(range(2 * ROWS))
+    assert lake.ids(stream.table) == [*ids, *range(1000, 1000 + ROWS)]
+    deaths.clear()
+    stream.run(both)
+    assert lake.ids(stream.table) == [*ids, *(1000 + number for number in ids)]
 
 
 class DyingSource(FirnSource):
