@@ -87,7 +87,7 @@ class Reach:
         """
         replace, settings = msgspec.structs.replace, self.settings
         if anonymous:
-            settings = replace(settings, zookeeper=replace(settings.zookeeper, auth=None))
+            settings = replace(settings, zookeeper=replace(settings.zookeeper, auth=None, auth_file=None))
         async with AsyncExitStack() as stack:
             try:
                 session = await stack.enter_async_context(self._connectors.session(settings))
