@@ -20,6 +20,7 @@ import select
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -35,6 +36,9 @@ RECEIVED_BYTES_MAX: Final = 64 * 1024
 
 LOCK_WAIT_S: Final = 0.001
 """The loop waits no longer than this for the thread, which sends something meanwhile."""
+
+SESSION_TIMEOUTS_MAX: Final = 3
+"""After how many session timeouts without a connection the session is given up."""
 
 OFFERED_S: Final = 0.02
 """When the loop tries again to take what it was offered, after the thread has begun to send or read something."""
@@ -67,6 +71,8 @@ class LoopConnection(ConnectionHandler):  # type: ignore[misc]
         """The beginning of an answer."""
         self._failure: Exception | None = None
         """What the loop found wrong, for the thread to raise."""
+        self._down_since: float | None = None
+        """When the connection was lost, by the monotonic clock."""
 
     # -- on the loop -----------------------------------------------------------------------------------------------
 
@@ -156,6 +162,7 @@ class LoopConnection(ConnectionHandler):  # type: ignore[misc]
         """The connection is no longer up: what is asked for from now on is not sent on it."""
         with self._lock:
             self._is_up = False
+            self._down_since = time.monotonic() if self._down_since is None else self._down_since
             self._give_back()
 
     def _connect(self, *address: Any) -> Any:
@@ -163,12 +170,28 @@ class LoopConnection(ConnectionHandler):  # type: ignore[misc]
         self._failure = None
         if self.client.on_dial is not None:
             self.client.on_dial()
+        self._leave_session()
         timeouts = super()._connect(*address)
+        self._down_since = None
         if not self.client.use_ssl:
             with self._lock:
                 self._is_up = True
             self._offer()
         return timeouts
+
+    def _leave_session(self) -> None:
+        """Give the session up when no server has taken it up for long: a new one is asked for.
+
+        A server that began anew, or is an older copy of itself, refuses a client that has seen later changes than it
+        has, and tells it nothing.
+        """
+        client = self.client
+        if self._down_since is None or not client._session_id:
+            return
+        if time.monotonic() - self._down_since > SESSION_TIMEOUTS_MAX * client._session_timeout / 1000:
+            client._session_callback(KeeperState.EXPIRED_SESSION)
+            client._session_callback(KeeperState.CONNECTING)
+            self._down_since = None
 
     def _offer(self) -> None:
         if self.loop is not None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import shutil
 import sys
 import time
 
@@ -9,6 +10,7 @@ import pytest
 import pytest_asyncio
 from structlog.testing import capture_logs
 
+from firn.coordinator.embedded import ZooKeeperServer
 from firn.model.errors import AlreadyExists, Fenced, Misconfigured, NotFound, Unavailable
 from firn.storage.leases import Leases
 from firn.storage.membership import Membership
@@ -221,3 +223,23 @@ async def test_a_member_of_a_former_process_is_waited_for_by_name(connect):
     assert await later.members() == ["same"]
     with pytest.raises(NotFound):
         await later.info("other")
+
+
+async def test_a_server_that_began_anew_gets_a_new_session(tmp_path):
+    """It refuses a client that has seen later changes than it has, and does not tell it so."""
+    with ZooKeeperServer(tmp_path) as server:
+        session = ZooKeeperSession(ZooKeeperOptions(hosts=server.hosts, session_timeout_s=1.0))
+        await session.start()
+        states: list[str] = []
+        session.add_listener(states.append)
+        for number in range(20):
+            await session.create(f"/n{number}")
+        server.kill()
+        shutil.rmtree(tmp_path / "zookeeper")
+        await asyncio.to_thread(server.start)
+        async with asyncio.timeout(20):
+            while session.state != "connected" or session.epoch == 0:  # noqa: ASYNC110 - kazoo's thread says it
+                await asyncio.sleep(0.1)
+        assert await session.exists("/n0") is None
+        assert states[-2:] == ["lost", "connected"], "what the old session held is known to be gone"
+        await session.close()
