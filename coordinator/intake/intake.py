@@ -111,7 +111,9 @@ class Intake:
         self.announcement = msgspec.json.encode(SharedSettings(shards=shards))
         self._backlogs: dict[int, Backlog] = {}
         self._lost = LostEntries(streams, metrics, still_owns=still_owns)
-        self._unanswered = UnansweredEntries(streams, lanes, metrics, consumer=consumer, shards=shards)
+        self._unanswered = UnansweredEntries(
+            streams, lanes, metrics, consumer=consumer, shards=shards, window_hours=limits.dedupe_window_hours
+        )
         self._foreign: dict[int, str] = {}
         """Shards under whose key there is no stream, with what there is."""
         self._page_size = PageSize(TAKE_COUNT)
@@ -387,7 +389,8 @@ class Intake:
             await self._look_for_foreign_keys()
         for shard in due:
             if shard in new:
-                await self._unanswered.reclaim(shard)  # what was acknowledged or skipped while nobody watched
+                # What was acknowledged or skipped while nobody watched.
+                await self._unanswered.reclaim(shard, is_new=True)
             lag = await self._streams.lag(shard)
             self._metrics.lag.labels(str(shard)).set(lag.undelivered or 0)
             self._metrics.pending.labels(str(shard)).set(lag.pending)

@@ -34,18 +34,35 @@ _IDENTITY: Final = msgspec.json.Decoder(_Identity)
 
 
 class UnansweredEntries:
-    """Finds them for one daemon. Nothing may be trimmed from a shard between what was seen there and `reclaim`."""
+    """Finds them for one daemon. Nothing may be trimmed from a shard between what was seen there and `reclaim`.
 
-    def __init__(self, streams: IntentStreams, lanes: Lanes, metrics: Metrics, *, consumer: str, shards: int) -> None:
+    Entries older than `window_hours`, the time for which outcomes are remembered, are left alone: they may have been
+    answered, and what was refused must not be decided anew.
+    """
+
+    def __init__(
+        self,
+        streams: IntentStreams,
+        lanes: Lanes,
+        metrics: Metrics,
+        *,
+        consumer: str,
+        shards: int,
+        window_hours: float,
+    ) -> None:
         self._streams = streams
         self._lanes = lanes
         self._metrics = metrics
         self._consumer = consumer
         self._shards = shards
+        self._window_ms = int(window_hours * 3_600_000)
         self._log = structlog.get_logger()
 
-    async def reclaim(self, shard: int) -> int:
-        """Make the unanswered entries of a shard pending; return how many. Raises as the streams do."""
+    async def reclaim(self, shard: int, *, is_new: bool = False) -> int:
+        """Make the unanswered entries of a shard pending; return how many. Raises as the streams do.
+
+        Of a shard that `is_new` to this daemon nobody knows whether it was edited, or who left such entries behind.
+        """
         reclaimed: list[str] = []
         after = FIRST_ID
         while page := await self._streams.standing(shard, after=after, count=PAGE):
@@ -56,10 +73,12 @@ class UnansweredEntries:
                 break
         if reclaimed:
             self._metrics.reclaimed_entries.inc(len(reclaimed))
-            self._log.warning(
+            log = self._log.info if is_new else self._log.warning
+            log(
                 "entries read again", shard=shard, count=len(reclaimed), first=reclaimed[0], last=reclaimed[-1],
                 entries=reclaimed[:SHOWN_MAX],
-                hint="they stood in the stream, neither pending nor answered: somebody else works on the group 'firn'",
+                hint="they stood in the stream, neither pending nor answered: does somebody else work on the group "
+                "'firn'?",
             )  # fmt: skip
         return len(reclaimed)
 
@@ -78,6 +97,10 @@ class UnansweredEntries:
             return []
         outcomes = await self._streams.outcomes(list(intents.values()))
         missing = [entry_id for entry_id, outcome in zip(intents, outcomes, strict=True) if outcome is None]
+        if not missing:
+            return []
+        oldest_ms = await self._streams.clock_ms() - self._window_ms
+        missing = [entry_id for entry_id in missing if id_order(entry_id)[0] > oldest_ms]
         if not missing:
             return []
         letters = await self._dead_letters(shard, since=missing[0])

@@ -86,6 +86,24 @@ async def test_what_was_refused_is_refused_again_when_it_would_be_right_by_now(b
         assert not await bench.streams.dead_letters()
 
 
+async def test_a_refusal_that_redis_has_forgotten_is_not_decided_anew_from_the_entry_that_a_stream_still_has(
+    bench: Bench,
+) -> None:
+    """A stream keeps the entry that was handed out last, and a daemon that takes it over looks for unanswered ones."""
+    made = create(intent_id=bench.fresh_id())
+    async with bench.daemon("a"):
+        rename, _ = await refused_rename(bench)
+    async with bench.daemon("b"):
+        await bench.commit(made)
+    bench.redis.keys.pop(bench.names.outcome(rename.intent_id))
+    bench.now_ms += 26 * 3_600_000
+    async with bench.daemon("c") as daemon:
+        await bench.answer(append("a", intent_id=bench.fresh_id()))
+        assert await bench.names_of_tables() == {TABLE}
+        assert daemon.metrics.reclaimed_entries._value.get() == 0
+        assert await bench.streams.outcome(rename.intent_id) is None
+
+
 @pytest.mark.parametrize("pause_ms", [0, LONG_MS])
 async def test_another_daemon_says_the_same(bench: Bench, pause_ms: int) -> None:
     async with bench.daemon("a"):
