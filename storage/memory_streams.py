@@ -112,11 +112,11 @@ class MemoryStreams:
         return stream is not None and id_order(entry_id) in stream.entries
 
     async def take(self, shards: Sequence[int], *, consumer: str, count: int, block_ms: int) -> list[Entry]:
-        deadline = asyncio.get_running_loop().time() + block_ms / 1000
+        deadline, groups = asyncio.get_running_loop().time() + block_ms / 1000, self._groups_created
         while True:
             await self._turn()
             taken = [entry for shard in shards for entry in self._take_new(shard, consumer=consumer, count=count)]
-            if taken or asyncio.get_running_loop().time() >= deadline:
+            if taken or self._groups_created > groups or asyncio.get_running_loop().time() >= deadline:
                 return taken
             await asyncio.sleep(_POLL_S)
 

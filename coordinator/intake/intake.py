@@ -332,6 +332,9 @@ class Intake:
             self._lanes.new_epoch()
             self.forget(set(self._backlogs))
             self._follow(self._readable())
+        elif self._epoch:  # a stream or its group was removed: look before the new group is read, or nobody notices
+            for shard in self._backlogs.keys() & self._measured.keys():
+                await self._look_at(shard, self._backlogs[shard])
         self._epoch = epoch
 
     async def _tidy(self) -> None:
@@ -349,6 +352,8 @@ class Intake:
 
     async def _look_at(self, shard: int, backlog: Backlog) -> None:
         """Count what is lost of a shard; read what stands in it unanswered again where somebody else worked on it."""
+        if self._groups_seen != self._streams.groups_created:
+            return  # a group was missing: the next round finds out first whether all of Redis was emptied
         held_back = backlog.entries if backlog.caught_up else 0
         was_new = self._lost.is_new(shard)
         found = await self._lost.look(shard, held_back=held_back)

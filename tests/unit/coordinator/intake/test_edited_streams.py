@@ -10,6 +10,7 @@ import pytest
 
 from firn.coordinator.daemon import Daemon
 from firn.coordinator.intake import intake as intake_module
+from firn.coordinator.intake import lost_entries
 from firn.model.sharding import shard_of
 from firn.storage.intent_streams import StreamNames
 from firn.storage.memory_streams import MemoryRedis
@@ -93,6 +94,31 @@ async def test_what_was_acknowledged_or_skipped_while_no_daemon_ran_is_committed
     async with bench.daemon("c") as daemon:
         await bench.commit(append("g"))
         assert counted(daemon, "firn_reclaimed_entries_total") == 0, "what has an outcome is not read again"
+
+
+@pytest.mark.parametrize("kind", ["position", "replaced"])
+async def test_a_group_that_is_gone_is_noticed_before_its_successor_is_read(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(intake_module, "MEASURE_S", 3600.0)  # no look by the clock comes between
+    monkeypatch.setattr(lost_entries, "SETTLES_S", 0.0)
+    bench = Workbench(shards=SHARDS)
+    async with bench.daemon() as daemon:
+        await bench.commit(create())
+        daemon.intake._measured[SHARD] = 0.0
+        daemon.intake._measure_at = 0.0
+        await bench.commit(append("f"))
+        go_on = await stop_reading(daemon, monkeypatch)
+        if kind == "replaced":
+            del bench.redis.streams[STREAM]
+        else:
+            bench.redis.streams[STREAM].group = None
+        go_on()
+        async with asyncio.timeout(20):
+            await bench.commit(append("g"))
+        assert counted(daemon, "firn_stream_interferences_total", kind=kind) == 1
+        assert counted(daemon, "firn_queue_emptied_total") == 0
+    assert await bench.live() == ["f", "g"]
 
 
 async def test_a_key_of_another_type_holds_its_shard_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
