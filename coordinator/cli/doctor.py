@@ -6,6 +6,7 @@ import contextlib
 import os
 import shutil
 import time
+from itertools import islice
 from pathlib import Path
 from typing import Final, Literal
 
@@ -15,13 +16,14 @@ import msgspec
 from firn.coordinator.cli.exits import EXIT_NO, EXIT_OK
 from firn.coordinator.cli.output import Column
 from firn.coordinator.cli.reach import Reach, reaching, shards_of
-from firn.coordinator.cli.text import one_line
+from firn.coordinator.cli.text import one_line, shown
 from firn.coordinator.cli.zookeeper_servers import servers_of
 from firn.coordinator.config import is_loopback
+from firn.coordinator.fsck.pointer_age import pointer_age
 from firn.coordinator.operations.fleet import fleet_of
 from firn.coordinator.store_identity import stores_trouble
 from firn.coordinator.version import VERSION
-from firn.model.amounts import size_text
+from firn.model.amounts import plural, size_text
 from firn.model.errors import FirnError, Misconfigured, NotFound, Unavailable
 from firn.model.identifiers import uuid7
 from firn.storage.folder_marks import FolderMarks
@@ -42,6 +44,10 @@ USED_SHARE_MAX: Final = 0.9
 FOLDER: Final = "warehouse, folder"
 
 STORES: Final = "stores, identity"
+POINTERS: Final = "pointers"
+SHOWN_MAX: Final = 10
+COMPARED_MAX: Final = 200
+"""Tables whose pointers are compared with their journals: each takes a listing."""
 
 COLUMNS: Final = (Column(""), Column("CHECK"), Column("FOUND", long=True), Column("DO", long=True))
 
@@ -63,11 +69,28 @@ def doctor(reach: Reach) -> int:
     """Check settings, Redis, ZooKeeper, warehouse, clocks and daemons. Exits with 1 when something is bad."""
     findings = [*_settings(reach), _compiled(), *reach.run(_servers(reach))]
     if not any(one.check == FOLDER and one.state == "bad" for one in findings):
-        findings += _warehouse(reach)
+        findings += [*_warehouse(reach), *_pointers(reach)]
     if reach.output.as_json:
         reach.output.document(findings)
     reach.output.grid(COLUMNS, ((f.state, f.check, f.found, f.do) for f in findings), empty="")
     return EXIT_NO if any(finding.state == "bad" for finding in findings) else EXIT_OK
+
+
+def _pointers(reach: Reach) -> list[Finding]:
+    """Compare pointers with journals, of the first tables by name; `firn fsck --all` compares all of them."""
+    try:
+        pointers = list(islice((one for one in reach.pointers() if not one.dropped), COMPARED_MAX))
+        older = [one for one in pointers if any(pointer_age(one, files=reach.files, journal=reach.journal))]
+    except FirnError:
+        return []  # what does not answer is among the findings already
+    if not older:
+        return [Finding(
+            check=POINTERS, state="good", found=f"as new as their journals, of {plural(len(pointers), 'table')}"
+        )]  # fmt: skip
+    return [Finding(
+        check=POINTERS, state="bad", do="firn recover (docs/recovery.md)",
+        found=f"older than the journal, so ZooKeeper is: {', '.join(shown(one.table) for one in older[:SHOWN_MAX])}",
+    )]  # fmt: skip
 
 
 def _settings(reach: Reach) -> list[Finding]:

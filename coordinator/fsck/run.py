@@ -15,6 +15,7 @@ from firn.coordinator.fsck.finding import INVARIANTS, Finding, InvariantName
 from firn.coordinator.fsck.linear_history import linear_history
 from firn.coordinator.fsck.no_doubles import no_doubles
 from firn.coordinator.fsck.nothing_missing import nothing_missing, reachable_files
+from firn.coordinator.fsck.pointer_age import pointer_age
 from firn.coordinator.fsck.sound_entries import puffin_files, sound_entries
 from firn.coordinator.fsck.view_history import ViewHistory
 from firn.coordinator.tables.table_reader import TableReader
@@ -84,6 +85,7 @@ def check_table(
     view = ViewHistory(pointer, evidence.segments, reader=reader)
     findings += view.findings
     findings += linear_history(evidence)
+    findings += pointer_age(pointer, files=files, journal=journal)
     findings += exactly_once(evidence, contents)
     if pointer_of is not None:
         findings += all_or_nothing(evidence, pointer_of=pointer_of, journal=journal)

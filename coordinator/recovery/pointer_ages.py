@@ -114,15 +114,12 @@ class PointerAges:
 
     async def why_stale(self, table: str, home: str, *, head: str | None, lock_token: int | None) -> str | None:
         """Return what shows that the journal was committed beyond `head`; None where nothing does."""
-        journals = await asyncio.to_thread(self._behind, head if head is None else (home_of(head) or home), home, head)
+        journals = await asyncio.to_thread(segments_behind, home, head, files=self._files, journal=self._journal)
         links = journals.by_name.get(table, [])
-        follow = [link for link in links if is_same_segment(link.batch.previous_segment, head)]
-        keys = {link.key for link in follow}
-        for link in links:
-            before = link.batch.previous_segment
-            if before is not None and segment_key(before) in keys:
-                return f"segment {_short(before)} follows in its journal, and {_short(link.location)} was built upon it"
-        for link in follow:
+        why = built_further(links, head)
+        if why is not None:
+            return why
+        for link in (link for link in links if is_same_segment(link.batch.previous_segment, head)):
             told = await self._told(link)
             if told is not None:
                 return f"segment {_short(link.location)} follows in its journal, and {told}"
@@ -135,20 +132,8 @@ class PointerAges:
 
     async def unknown_in(self, location: str) -> list[str]:
         """Return the names whose committed journals are in a folder that is about to be given to a table."""
-        journals = await asyncio.to_thread(self._behind, None, location, None)
+        journals = await asyncio.to_thread(segments_behind, location, None, files=self._files, journal=self._journal)
         return [name for name, links in journals.by_name.items() if _was_built_upon(links)]
-
-    def _behind(self, named_home: str | None, home: str, head: str | None) -> Journals:
-        """The segments of the next two numbers, of whichever tables; blocking."""
-        number = 0 if head is None else sequence_of(head)
-        found: list[str] = []
-        for place in dict.fromkeys(one for one in (named_home, home) if one is not None):
-            for folder in JOURNAL_FOLDERS:
-                start = f"{place}/{folder}/{number + 1:010d}-"
-                # What can be no folder, such as a name with a step to another one, has no journal: replay refuses it.
-                with contextlib.suppress(CorruptFile, InvalidInput):
-                    found += _next_two(self._files.list(f"{place}/{folder}", after=start), number=number)
-        return read_journals(found[:READ_MAX], self._journal)
 
     async def _told(self, link: Link) -> str | None:
         """What Redis has that only a swap leaves behind. Raises Unavailable."""
@@ -166,6 +151,33 @@ class PointerAges:
     async def _is_whole(self, link: Link) -> bool:
         contents = Contents(self._files, reader=self._reader, metadata_bytes_max=self._limits.metadata_bytes_max)
         return await asyncio.to_thread(contents.what_is_missing, link) is None
+
+
+def segments_behind(home: str, head: str | None, *, files: FileStore, journal: JournalFiles) -> Journals:
+    """Return the segments of the next two numbers behind `head` in a table's folder, of whichever tables; blocking.
+
+    `head` None: the first two. Raises Unavailable.
+    """
+    number = 0 if head is None else sequence_of(head)
+    named_home = None if head is None else home_of(head)
+    found: list[str] = []
+    for place in dict.fromkeys(one for one in (named_home, home) if one is not None):
+        for folder in JOURNAL_FOLDERS:
+            start = f"{place}/{folder}/{number + 1:010d}-"
+            # What can be no folder, such as a name with a step to another one, has no journal: replay refuses it.
+            with contextlib.suppress(CorruptFile, InvalidInput):
+                found += _next_two(files.list(f"{place}/{folder}", after=start), number=number)
+    return read_journals(found[:READ_MAX], journal)
+
+
+def built_further(links: Sequence[Link], head: str | None) -> str | None:
+    """Return which segment behind `head` was built upon, which no leftover of a failed swap is; None without one."""
+    keys = {link.key for link in links if is_same_segment(link.batch.previous_segment, head)}
+    for link in links:
+        before = link.batch.previous_segment
+        if before is not None and segment_key(before) in keys:
+            return f"segment {_short(before)} follows in its journal, and {_short(link.location)} was built upon it"
+    return None
 
 
 def _next_two(listed: Iterable[FileInfo], *, number: int) -> list[str]:

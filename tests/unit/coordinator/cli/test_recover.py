@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from firn.coordinator.cli.doctor import POINTERS
 from firn.coordinator.daemon import Daemon
 from firn.model.errors import Unavailable
 from firn.model.operations.tables import DropTable, RenameTable
@@ -111,6 +112,11 @@ async def test_a_stale_pointer_is_shown_and_set_and_a_good_one_stays() -> None:
     await reading.swap([PointerChange(table=KEPT, pointer=older, expected=newest.version)], leases=())
     shown = await bench.firn("recover", *HERE)
     assert "1 stale one set" in shown.out
+    checked = await bench.firn("fsck", KEPT)
+    assert checked.code == 1
+    assert "the pointer is older than the journal" in checked.out
+    (doctored,) = [one for one in (await bench.firn("doctor", "--json")).json if one["check"] == POINTERS]
+    assert (doctored["state"], KEPT in doctored["found"]) == ("bad", True)
     assert (await reading.read(KEPT)).pointer == older
     assert (await bench.firn("recover", *HERE, "--missing-only", "--yes", "--json")).json["restored"] == []
     assert (await bench.firn("recover", *HERE, "--yes", "--json")).json["restored"] == [KEPT]
@@ -119,6 +125,9 @@ async def test_a_stale_pointer_is_shown_and_set_and_a_good_one_stays() -> None:
         newest.pointer.journal_head, newest.pointer.metadata_location,
     )  # fmt: skip
     assert (await reading.read(NEW)).version == other
+    assert "the pointer is older" not in (await bench.firn("fsck", KEPT)).out
+    (doctored,) = [one for one in (await bench.firn("doctor", "--json")).json if one["check"] == POINTERS]
+    assert doctored["state"] == "good"
     assert sorted(await bench.live()) == ["a", "b", "c"]
 
 
