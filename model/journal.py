@@ -58,6 +58,8 @@ class Batch(_Record, frozen=True, kw_only=True, tag="batch"):
     """The name that the table had, in whose journal it has its history."""
     catalog: Literal["metastore", "file-system"] = "metastore"
     """Who owned the truth: like `also_at`, for whoever has to rebuild the pointer from the journal."""
+    purge: bool = False
+    """Whether the batch dropped the table, and maintenance is to remove its files."""
     also_at: tuple[str, ...] = ()
     """Places in which the table had files, beside the folder of its metadata."""
 

@@ -33,6 +33,10 @@ class Pointer(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     journal_head: str | None = None
     watermarks: dict[str, str] = {}
     dropped: bool = False
+    dropped_ms: int | None = None
+    """When it was dropped or renamed, Unix milliseconds; None for a table that is there, and where nobody knows."""
+    purge: bool = False
+    """Whether maintenance is to remove the files of the dropped table."""
     also_at: tuple[str, ...] = ()
     renamed_to: str | None = None
     paused: Pause | None = None

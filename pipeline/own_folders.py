@@ -48,13 +48,20 @@ def own_folders(upkeep: Upkeep, now: TableNow) -> OwnFolders:
     own = now.pointer
     pointers = [one for one in upkeep.tables() if one.table != own.table and one.uuid != own.uuid]
     taken = {one.table: (one.location, *one.also_at) for one in pointers}
-    sort = _Sort(allowed, taken)
-    others = {place: reason for place in now.all_places if (reason := sort.trouble(place)) is not None}
+    others = troubles_of(now.all_places, allowed=allowed, taken=taken)
     mine = [place for place in now.all_places if place not in others]
-    return OwnFolders(own=tuple(_outermost(mine)), others=others)
+    return OwnFolders(own=tuple(outermost(mine)), others=others)
 
 
-def _outermost(places: Sequence[str]) -> Iterator[str]:
+def troubles_of(
+    places: Sequence[str], *, allowed: Sequence[str], taken: Mapping[str, Sequence[str]]
+) -> Mapping[str, str]:
+    """Return the folders that are not wholly the own of a table, with the reasons; `taken` are others' by name."""
+    sort = _Sort(allowed, taken)
+    return {place: reason for place in places if (reason := sort.trouble(place)) is not None}
+
+
+def outermost(places: Sequence[str]) -> Iterator[str]:
     """Yield the places that are inside no other."""
     return (one for one in places if not any(one.startswith(f"{other}/") for other in places))
 

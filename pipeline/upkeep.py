@@ -132,12 +132,16 @@ class Upkeep:
 
     def tables(self) -> tuple[Pointer, ...]:
         """The pointers of all tables and views that exist, by name."""
+        return tuple(one for one in self.pointers() if not one.dropped)
+
+    def pointers(self) -> tuple[Pointer, ...]:
+        """The pointers of all names, by name; those of dropped and renamed tables and views, too."""
 
         async def read(pointers: Pointers) -> tuple[Pointer, ...]:
             names, found = await pointers.list(), []
             for start in range(0, len(names), POINTERS_AT_ONCE):
                 reads = (self._found(pointers, name) for name in names[start : start + POINTERS_AT_ONCE])
-                found += [one for one in await asyncio.gather(*reads) if one is not None and not one.dropped]
+                found += [one for one in await asyncio.gather(*reads) if one is not None]
             return tuple(found)
 
         return self._with_pointers(read)

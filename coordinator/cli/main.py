@@ -53,7 +53,10 @@ COMMANDS: Final = {
         f"{_PIPELINE}.report", "report", "Journals as a table for SQL, and what conflicts were about.", extra="maintain"
     ),
     "maintain": LazyCommand(
-        f"{_PIPELINE}.maintain", "maintain_group", "What tables need, and doing it: plan, run.", extra="maintain"
+        f"{_PIPELINE}.maintain",
+        "maintain_group",
+        "What tables need, and doing it: plan, run, dropped.",
+        extra="maintain",
     ),
     "spark": LazyCommand(
         f"{_PIPELINE}.spark", "spark", "Spark without code: try it, compact, clean up, report with SQL.", extra="spark"

@@ -137,11 +137,12 @@ def register(reach: Reach, *, name: str, metadata_location: str | None, location
 
 @table.command()
 @click.argument("name")
+@click.option("--purge", is_flag=True, help="Let maintenance remove its files when 7 days have passed.")
 @waiting
 @reaching
-def drop(reach: Reach, *, name: str, wait: Wait) -> int:
-    """Forget a table. Its files stay where they are."""
-    return change(reach, DropTable(intent_id=new_intent_id(), table=name), done="dropped", wait=wait)
+def drop(reach: Reach, *, name: str, purge: bool, wait: Wait) -> int:
+    """Forget a table. Its files stay where they are, and register brings it back, until they are purged."""
+    return change(reach, DropTable(intent_id=new_intent_id(), table=name, purge=purge), done="dropped", wait=wait)
 
 
 @table.command("set-location")

@@ -124,11 +124,12 @@ def rollback(reach: Reach, *, name: str, version_id: int, wait: Wait) -> int:
 
 @view.command()
 @click.argument("name")
+@click.option("--purge", is_flag=True, help="Let maintenance remove its files when 7 days have passed.")
 @waiting
 @reaching
-def drop(reach: Reach, *, name: str, wait: Wait) -> int:
-    """Forget a view. Its files stay where they are."""
-    return change(reach, Intents().drop_view(_found(reach, name)), done="dropped", wait=wait)
+def drop(reach: Reach, *, name: str, purge: bool, wait: Wait) -> int:
+    """Forget a view. Its files stay where they are until they are purged."""
+    return change(reach, Intents().drop_view(_found(reach, name), purge=purge), done="dropped", wait=wait)
 
 
 @view.command()

@@ -89,9 +89,9 @@ class TableOperations(Submitting[Submitted_co]):
         """Give a table another, free name; its files stay where they are."""
         return self.submit(RenameTable(table=table, new_name=new_name, **members_of(options)))
 
-    def drop_table(self, table: str, **options: Unpack[IntentOptions]) -> Submitted_co:
-        """Forget a table; its files stay."""
-        return self.submit(DropTable(table=table, **members_of(options)))
+    def drop_table(self, table: str, *, purge: bool = False, **options: Unpack[IntentOptions]) -> Submitted_co:
+        """Forget a table; its files stay, unless maintenance is to `purge` them some days later."""
+        return self.submit(DropTable(table=table, purge=purge, **members_of(options)))
 
     def expire_snapshots(
         self,

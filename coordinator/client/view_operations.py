@@ -91,9 +91,9 @@ class ViewOperations(Submitting[Submitted_co]):
         """Give a view another, free name; its files stay where they are."""
         return self.submit(RenameView(new_name=new_name, **_change_of(seen, options)))
 
-    def drop_view(self, seen: ViewFound, **options: Unpack[IntentOptions]) -> Submitted_co:
-        """Forget a view; its files stay."""
-        return self.submit(DropView(**_change_of(seen, options)))
+    def drop_view(self, seen: ViewFound, *, purge: bool = False, **options: Unpack[IntentOptions]) -> Submitted_co:
+        """Forget a view; its files stay, unless maintenance is to `purge` them some days later."""
+        return self.submit(DropView(**_change_of(seen, options), purge=purge))
 
 
 def _change_of(seen: ViewFound, options: ViewOptions | IntentOptions) -> dict[str, Any]:

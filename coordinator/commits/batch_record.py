@@ -175,6 +175,7 @@ def segment_of(  # noqa: PLR0913 - a segment is made of all these, and each has 
             transaction=None if others is None else pendings[0].decoded.intent.intent_id,
             others=tuple(others or ()),
             catalog=catalog_after(state, working),
+            purge=working.purge,
             also_at=also_at_after(state, working),
         ),
         decided=decided,

@@ -116,9 +116,12 @@ def moved_pointer(
     watermarks = dict(list(watermarks.items())[-WATERMARKS_KEPT:])
     current = working.current
     if state.pointer is not None and (current is None or new_location is None):
+        drops = working.change == "dropped"
         return msgspec.structs.replace(
             state.pointer,
-            dropped=state.pointer.dropped or working.change == "dropped",
+            dropped=state.pointer.dropped or drops,
+            dropped_ms=segment.batch.timestamp_ms if drops else state.pointer.dropped_ms,
+            purge=working.purge if drops else state.pointer.purge,
             journal_head=segment.location,
             watermarks=watermarks,
         )

@@ -68,6 +68,8 @@ def _dropped(link: Link, journals: Journals) -> Pointer:
         metadata_location=end.batch.base_metadata,
         journal_head=link.location,
         dropped=True,
+        dropped_ms=end.batch.timestamp_ms,
+        purge=end.batch.purge,
         renamed_to=end.batch.renamed_to,
     )
 

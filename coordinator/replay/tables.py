@@ -24,6 +24,7 @@ from firn.model.partition_path import fitted
 from firn.model.partitioning import PartitionSpec, spec_from_json
 from firn.model.schema import schema_from_json
 from firn.model.sorting import UNSORTED, order_from_json
+from firn.model.table_properties import GC_ENABLED
 from firn.storage.locations import overlap
 
 TABLE_UUIDS: Final = uuid.UUID("5b0f6a52-6e26-5c1e-8a2c-8d6a7f2f9b11")
@@ -176,8 +177,14 @@ def _adopt(working: Working, metadata: TableMetadata, *, at: str, catalog: Catal
 
 
 def drop_table(working: Working, intent: DropTable) -> Applied:
-    """Forget the table. Its files stay where they are."""
-    working.require(table_uuid=intent.table_uuid)
+    """Forget the table. Its files stay where they are, for maintenance to purge where the intent says so.
+
+    Prevents: files that other tables may share (``gc.enabled=false``) being purged.
+    """
+    metadata = working.require(table_uuid=intent.table_uuid)
+    if intent.purge and not GC_ENABLED.of(metadata.properties):
+        rules.INVALID_FIELD.refuse(f"purge: {GC_ENABLED.name} is off: other tables may share the files")
+    working.purge = intent.purge
     working.metadata = None
     working.snapshots.clear()
     working.heads.clear()

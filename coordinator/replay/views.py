@@ -142,8 +142,9 @@ def set_current_view_version(working: Working, intent: SetCurrentViewVersion) ->
 
 
 def drop_view(working: Working, intent: DropView) -> Applied:
-    """Forget the view, if it is what the writer saw. Its files stay where they are."""
+    """Forget the view, if it is what the writer saw. Its files stay, or maintenance purges them later."""
     require_base(working, intent)
+    working.purge = intent.purge
     working.view = None
     working.change = "dropped"
     return Applied()

@@ -94,6 +94,8 @@ class Working:
         self.change: TableChange = "none"
         self.catalog: Catalog = catalog
         self.registered_at: str | None = None
+        self.purge = False
+        """Whether the table is dropped, and its files are to be removed."""
         self.snapshots: list[DraftSnapshot] = []
         self.finished_merges = attempt.merges.get(table, ())
         self.taken_over: list[FinishedMerge] = []

@@ -77,4 +77,9 @@ class RenameTable(Operation, frozen=True, kw_only=True, tag="rename-table"):
 
 
 class DropTable(Operation, frozen=True, kw_only=True, tag="drop-table"):
-    """Forget a table's pointer; its files stay (they may be shared) until they are purged on purpose."""
+    """Forget a table's pointer; its files stay, unless maintenance is to `purge` them some days later.
+
+    Until then, ``register-table`` of the newest metadata file brings the table back.
+    """
+
+    purge: bool = False

@@ -81,7 +81,9 @@ class RenameView(ChangeView, frozen=True, kw_only=True, tag="rename-view"):
 
 
 class DropView(ChangeView, frozen=True, kw_only=True, tag="drop-view"):
-    """Forget a view's pointer; its files stay."""
+    """Forget a view's pointer; its files stay, unless maintenance is to `purge` them some days later."""
+
+    purge: bool = False
 
 
 ViewOperation = (

@@ -1,4 +1,7 @@
-"""`firn maintain plan|run`: what tables need, and doing it. Spark is started only for what reads rows."""
+"""`firn maintain plan|run|dropped`: what tables need, doing it, and what goes of dropped ones.
+
+Spark is started only for what reads rows.
+"""
 
 from __future__ import annotations
 
@@ -12,25 +15,53 @@ from firn.coordinator.cli.exits import EXIT_NO, EXIT_OK, EXIT_UNAVAILABLE, exit_
 from firn.coordinator.cli.family import Family
 from firn.coordinator.cli.output import Column, complain
 from firn.coordinator.cli.reach import Reach, reaching
-from firn.coordinator.cli.text import one_line, shown, span_of
+from firn.coordinator.cli.text import one_line, shown, span_of, time_of
+from firn.coordinator.cli.times import Span
 from firn.coordinator.client import Answer, Client
 from firn.coordinator.client.servers import Servers
 from firn.model.amounts import plural, size_text
 from firn.model.errors import FirnError, InvalidInput, Misconfigured, UnknownOutcome
 from firn.model.extras import import_with_extra
 from firn.pipeline.connection import Connection
+from firn.pipeline.dropped_tables import (
+    DAY_MS,
+    FORGET_AFTER_MS,
+    PURGE_AFTER_MS,
+    Delays,
+    DroppedName,
+    dropped_names,
+    sweep_dropped,
+)
 from firn.pipeline.maintenance_plan import NEEDS_SPARK, MaintenancePlan
 from firn.pipeline.maintenance_run import LAG_S_MAX, Status, TableRun, maintain, plan_table
 from firn.pipeline.upkeep import Upkeep
 from firn.storage.journal import JOURNAL_FOLDER
 
 PLAN_COLUMNS: Final = (Column("TABLE"), Column("ACTION"), Column("DO"), Column("WHY", long=True))
+DROPPED_COLUMNS: Final = (
+    Column("NAME"),
+    Column("KIND"),
+    Column("DROPPED"),
+    Column("FILES GO"),
+    Column("NAME GOES"),
+    Column("LOCATION", long=True),
+)
 RUN_COLUMNS: Final = (Column("TABLE"), Column("ACTION"), Column("STATUS"), Column("TOOK"), Column("WHAT", long=True))
 
 _EXITS: Final[dict[Status, int]] = {"failed": EXIT_NO, "unknown": EXIT_UNAVAILABLE}
 
 _TABLES: Final = click.argument("tables", nargs=-1, metavar="[TABLE…]")
 _ALL: Final = click.option("--all", "every", is_flag=True, help="All tables.")
+
+
+_PURGE_AFTER: Final = click.option(
+    "--purge-after", type=Span(), default=f"{PURGE_AFTER_MS // DAY_MS}d", show_default=True, metavar="SPAN",
+    help="Remove files of tables dropped with --purge so long after the drop.",
+)  # fmt: skip
+_FORGET_AFTER: Final = click.option(
+    "--forget-after", type=Span(), default=f"{FORGET_AFTER_MS // DAY_MS}d", show_default=True, metavar="SPAN",
+    help="Remove dropped names of which nothing is left so long after the drop.",
+)  # fmt: skip
 
 
 @click.group("maintain", cls=Family)
@@ -78,16 +109,24 @@ def plan(reach: Reach, *, tables: tuple[str, ...], every: bool) -> int:
     "--max-lag", "lag_s_max", type=click.FloatRange(min=0.1), default=LAG_S_MAX, show_default=True, metavar="SECONDS",
     help="Stop working on a table whose intents have to wait for longer.",
 )  # fmt: skip
+@_PURGE_AFTER
+@_FORGET_AFTER
+@click.option("--force", is_flag=True, help="Take delays under 24 hours for dropped tables.")
 @reaching
-def run(
+def run(  # noqa: PLR0913 - its options
     reach: Reach, *, tables: tuple[str, ...], every: bool, master: str | None, settings: tuple[str, ...],
-    no_spark: bool, lag_s_max: float,
+    no_spark: bool, lag_s_max: float, purge_after: int, forget_after: int, force: bool,
 ) -> int:  # fmt: skip
     """Do what the plan says, table by table, at low priority; give way when intents have to wait.
+
+    With --all, files of tables that were dropped with --purge are removed when their time has come, and names of which
+    nothing is left: firn maintain dropped lists them.
 
     Exits with 1 when an action failed or a table could not be read, with 3 when a server does not answer or an outcome
     is missing.
     """
+    delays = Delays(purge_after_ms=purge_after, forget_after_ms=forget_after)
+    delays.check(force=force)
     upkeep = _upkeep(reach)
     reach.require_redis()
     with ExitStack() as stack:
@@ -99,9 +138,11 @@ def run(
             )
 
         runs, failed = _each(_names(upkeep, tables, every=every), one)
+    swept = sweep_dropped(upkeep, delays=delays) if every else ()
     if reach.output.as_json:
-        reach.output.document({"tables": runs, "failed": _told(failed)})
+        reach.output.document({"tables": runs, "dropped": swept, "failed": _told(failed)})
     rows = [row for one in runs for row in _rows(one)]
+    rows += [(one.table, "end-dropped", one.status, "-", one.message) for one in swept]
     if rows or not failed:
         reach.output.grid(RUN_COLUMNS, rows, empty="there are no tables")
         reach.output.say()
@@ -115,7 +156,38 @@ def run(
         + f"{sum(a.status in {'yielded', 'reserved'} for a in worked)} left for later"
         + (f"; {plural(len(failed), 'table')} not worked on" if failed else "")
     )
-    return worst_of([*map(exit_code_of, failed.values()), *(_EXITS.get(one.status, EXIT_OK) for one in worked)])
+    return worst_of([
+        *map(exit_code_of, failed.values()),
+        *(_EXITS.get(one.status, EXIT_OK) for one in worked),
+        *(EXIT_NO for one in swept if one.status == "failed"),
+    ])  # fmt: skip
+
+
+@maintain_group.command(epilog="Example: firn maintain dropped --json")
+@_PURGE_AFTER
+@_FORGET_AFTER
+@reaching
+def dropped(reach: Reach, *, purge_after: int, forget_after: int) -> None:
+    """List the names of dropped tables and views, and what firn maintain run --all removes when.
+
+    Names that a rename left behind are listed, too. A name goes when nothing is left in its folders. Files stay unless
+    the table was dropped with --purge.
+    """
+    delays = Delays(purge_after_ms=purge_after, forget_after_ms=forget_after)
+    found = dropped_names(_upkeep(reach), delays)
+    if reach.output.as_json:
+        reach.output.document(found)
+    reach.output.grid(DROPPED_COLUMNS, map(_dropped_row, found), empty="nothing was dropped")
+
+
+def _dropped_row(one: DroppedName) -> tuple[object, ...]:
+    since = "not known" if one.dropped_ms is None else time_of(one.dropped_ms)
+    files = "never" if one.purge_due_ms is None else time_of(one.purge_due_ms)
+    name = "never" if one.forget_due_ms is None else time_of(one.forget_due_ms)
+    if not one.purge and one.forget_due_ms is not None:
+        name = f"{name}, if its folder is empty"
+    kind = one.kind if one.renamed_to is None else f"{one.kind}, now {one.renamed_to}"
+    return one.table, kind, since, files, name, one.location
 
 
 class NoSpark:

@@ -133,6 +133,7 @@ COMMANDS: Final[dict[str, Ends]] = {
     "report conflicts": NEEDS_BOTH,
     "maintain plan --all": NEEDS_ZOOKEEPER,
     "maintain run --all --no-spark": NEEDS_BOTH,
+    "maintain dropped": NEEDS_ZOOKEEPER,
     "spark compact db.t --dry-run": NEEDS_ZOOKEEPER,
     "spark expire db.t": NEEDS_BOTH,
     "spark orphans db.t": NEEDS_BOTH,

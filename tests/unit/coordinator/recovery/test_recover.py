@@ -70,6 +70,21 @@ async def recover(bench: Workbench) -> None:
             await restore(making, pauses, one.pointer)
 
 
+@pytest.mark.parametrize("purge", [True, False])
+async def test_a_dropped_table_is_known_to_be_dropped_since_when_and_whether_it_is_to_be_purged(*, purge: bool) -> None:
+    bench = Workbench()
+    async with bench.daemon():
+        await bench.commit(create())
+        await bench.commit(DropTable(intent_id=new_id(), table=TABLE, purge=purge))
+        await bench.refuse(append("late"))
+    before = (await pointers(bench))[TABLE]
+    lose_servers(bench)
+    await recover(bench)
+    after = (await pointers(bench))[TABLE]
+    assert before.dropped_ms is not None
+    assert (after.dropped, after.dropped_ms, after.purge) == (True, before.dropped_ms, purge)
+
+
 async def heads_journal(bench: Workbench, table: str = TABLE) -> Segment:
     return (await bench.journal(table))[-1]
 
