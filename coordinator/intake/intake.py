@@ -196,6 +196,7 @@ class Intake:
         for shard in self._lanes.given_up() & self._backlogs.keys():
             self._backlogs[shard].start_over()
         stepped = [await backlog.step() for backlog in list(self._backlogs.values()) if not backlog.at_rest]
+        await self._check_epoch()  # each of these makes a group that is missing: to be found out before it is read
         held_back = sum(backlog.tables for backlog in self._backlogs.values() if not backlog.at_rest)
         owned = set(self._readable())  # looking takes a while: a stopped process may have heard only then what it lost
         ready = [backlog.shard for backlog in self._backlogs.values() if backlog.caught_up and backlog.shard in owned]
