@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import socket
 import subprocess
 import time
@@ -194,6 +195,16 @@ class Quorum:
         process = self._processes.pop(member)
         process.kill()
         process.wait()
+
+    def lose_all(self) -> None:
+        """Lose all servers and their disks; start them again on empty ones."""
+        self.end()
+        for member in self.members:
+            for name in ("data", "datalog"):
+                shutil.rmtree(self._folder / f"zookeeper-{member}" / name)
+        for member in self.members:
+            self.start(member)
+        wait_until(lambda: len(self.roles()) == len(self.members), what="the ZooKeepers serve")
 
     def end(self) -> None:
         """End all."""

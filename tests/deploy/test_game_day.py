@@ -246,6 +246,24 @@ def test_redis_stops_and_comes_back_too_small(day: GameDay) -> None:
     day.prove()
 
 
+@pytest.mark.long
+def test_zookeeper_comes_back_empty(day: GameDay) -> None:
+    """Nothing is refused and no table is made anew; the pointers are restored from the journals, under load."""
+    with day.load(*TABLES) as writers:
+        wait_for_commits(writers, TABLES)
+        day.quorum.lose_all()
+        day.wait_alert("FirnForeignStore")
+        day.see("zookeeper-empty", "/dashboards/fleet?range=15m", "FirnForeignStore")
+        day.tell("status", code=1, says=("ZooKeeper is empty",))
+        day.tell("doctor", code=1, says=("stores, identity", "ZooKeeper is empty", "firn recover --yes"))
+        day.tell("recover", says=(*TABLES, "3 pointers would be made; nothing was changed"))
+        day.tell("recover", "--yes", says=TABLES)
+        day.tell("fsck", "--all", says=("fsck: ok",))
+        day.wait_well(writers)
+        day.tell("doctor", says=("belong together",))
+    day.prove()
+
+
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A folder with a warehouse of 48 MiB: a disk of its own, in memory, which only root may mount."""
