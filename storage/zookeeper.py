@@ -368,7 +368,7 @@ class ZooKeeperSession:
             said, files = str(error), True
         else:
             files = False
-        is_tls = files or any(word in said for word in ("certificate", "no TLS"))
+        is_tls = files or (self._options.tls and any(word in said for word in ("certificate", "no TLS")))
         return _CERTIFICATE(said) if is_tls else _UNREACHABLE(said)
 
     def _renew_secrets(self) -> None:
