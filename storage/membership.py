@@ -46,6 +46,11 @@ class Membership:
         await self._enter(member_id)
         self._member_id = member_id
 
+    @property
+    def has_joined(self) -> bool:
+        """Whether this process is a member, or becomes one again as soon as its new session is admitted."""
+        return self._member_id is not None
+
     async def leave(self) -> None:
         """Be no member any more, until `join`. Raises Unavailable; the node then ends with the session."""
         member_id, self._member_id = self._member_id, None
@@ -92,8 +97,9 @@ class Membership:
         self._callbacks.append(callback)
 
     async def take_shard(self, shard: int) -> bool:
-        """Become the owner of `shard`; False when another member is. Needs `join` first."""
-        assert self._member_id is not None, "join before taking shards"
+        """Become the owner of `shard`; False when another member is, or this process is no member (any more)."""
+        if self._member_id is None:
+            return False
         epoch = self._session.epoch
         if not await self._claim(f"{SHARDS}/{shard}", self._member_id.encode()):
             return False

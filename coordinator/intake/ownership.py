@@ -80,8 +80,8 @@ class Ownership:
     async def _rebalance(self) -> None:
         may_own = self._may_own is None or await self._may_own()
         members = await self._membership.members()
-        if may_own and self._member not in members:
-            return  # the session was lost and is not back yet
+        if may_own and not (self._membership.has_joined and self._member in members):
+            return  # the session is not back yet, or the node is of an earlier one that has not ended
         assigned = assign(self._shards, members) if may_own else {}
         wanted = {shard for shard, owner in assigned.items() if owner == self._member}
         lost = self._owned.difference(self._membership.owned_of(self._owned))

@@ -40,3 +40,21 @@ async def test_a_connection_that_breaks_while_the_members_are_first_looked_at(
             assert not running.done(), running.exception()
             await asyncio.sleep(0.01)
     await cancel_all([running])
+
+
+async def test_no_shard_is_taken_on_the_word_of_a_node_that_an_earlier_session_left() -> None:
+    """A ZooKeeper that came back has the node of this daemon's last life, while the daemon itself has left."""
+    zookeeper = MemoryZooKeeper()
+    earlier = Membership(zookeeper.connect())
+    await earlier.join("a", b"{}")
+    membership = Membership(zookeeper.connect())
+    assert not await membership.take_shard(0)
+    ownership = Ownership(
+        membership, member="a", shards=4, metrics=Metrics(version="1", daemon="a"), on_release=nothing
+    )
+    await ownership._rebalance()
+    assert ownership.owned() == []
+    await earlier.leave()
+    await membership.join("a", b"{}")
+    await ownership._rebalance()
+    assert len(ownership.owned()) == 4
