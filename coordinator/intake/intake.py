@@ -361,12 +361,12 @@ class Intake:
         if found is None:
             return
         pending = (await self._streams.lag(shard)).pending
-        reclaimed = await self._unanswered.reclaim(shard)
+        reclaimed = await self._unanswered.reclaim(shard, is_new=was_new)
         missing = held_back - pending - reclaimed
         if missing > 0:
             self._lost.tell(shard, "taken", missing, after=None)
         backlog.start_over()
-        if reclaimed or missing > 0 or found == "replaced" or not was_new:
+        if missing > 0 or found == "replaced" or not was_new:  # else its former daemon may have read once more
             self._metrics.stream_interferences.labels(found).inc()
             self._log.error(
                 "stream changed by another", shard=shard, kind=found, read_again=reclaimed, lost=max(0, missing),

@@ -110,7 +110,7 @@ def check_log(daemon: DaemonProcess, *, warnings: Sequence[str] = (), errors: Se
     assert "Traceback" not in text, text[text.index("Traceback") - 2000 :][:5000]
     unexpected = [r for r in daemon.log_records("error", "critical") if r["event"] not in errors]
     allowed = (*warnings, *ALWAYS)
-    unexpected += [r for r in daemon.log_records("warning") if r["event"] not in allowed and not _of_kazoo(r, warnings)]
+    unexpected += [r for r in daemon.log_records("warning") if r["event"] not in allowed and not _is_loss(r, warnings)]
     assert not unexpected, f"{daemon.name} logged: {unexpected[:5]}"
 
 
@@ -118,6 +118,8 @@ ALWAYS: Final = ("zookeeper.world-writable",)
 """Tests use a ZooKeeper without credentials."""
 
 
-def _of_kazoo(record: dict[str, Any], warnings: Sequence[str]) -> bool:
-    """Whether kazoo says in its own words that the connection went, where that is expected."""
+def _is_loss(record: dict[str, Any], warnings: Sequence[str]) -> bool:
+    """Return whether a record names the loss of a connection, also in kazoo's words, where that is expected."""
+    if record["event"] == "store trouble":
+        return ("zookeeper session" if record["store"] == "zookeeper" else "intake waits") in warnings
     return "zookeeper session" in warnings and str(record.get("logger", "")).startswith("kazoo")

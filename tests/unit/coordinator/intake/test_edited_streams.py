@@ -27,6 +27,7 @@ CONSUMER = "foreign"
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(intake_module, "MEASURE_S", 0.05)
+    monkeypatch.setattr("firn.coordinator.intake.lost_entries.SETTLES_S", 0.0)
 
 
 def counted(daemon: Daemon, name: str, **labels: str) -> float:
