@@ -114,6 +114,8 @@ class Intake:
         self._unanswered = UnansweredEntries(
             streams, lanes, metrics, consumer=consumer, shards=shards, window_hours=limits.dedupe_window_hours
         )
+        self._short: dict[int, tuple[int, float]] = {}
+        """By shard of which fewer entries are pending than held back: how many are held back, and since when."""
         self._foreign: dict[int, str] = {}
         """Shards under whose key there is no stream, with what there is."""
         self._page_size = PageSize(TAKE_COUNT)
@@ -358,6 +360,14 @@ class Intake:
         held_back = backlog.entries if backlog.caught_up else 0
         was_new = self._lost.is_new(shard)
         found = await self._lost.look(shard, held_back=held_back)
+        seen, self._short[shard] = self._short.get(shard), (held_back, time.monotonic())
+        if found != "pending":
+            del self._short[shard]
+        elif seen is None or seen[0] != held_back:
+            return  # entries may have been settled since they were counted; what is lost stays missing
+        elif self._short[shard][1] < seen[1] + MEASURE_S / 2:
+            self._short[shard] = seen
+            return
         if found is None:
             return
         pending = (await self._streams.lag(shard)).pending
