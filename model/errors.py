@@ -7,7 +7,7 @@ FirnError
 │   ├── InvalidSchema     a schema or a schema change is not allowed
 │   ├── InvalidIntent     an intent breaks the wire format or a limit at the door
 │   ├── TooLarge          reading it would take more memory or time than a limit allows
-│   ├── ChangesUnavailableError  what changed since a snapshot cannot be told exactly: start from a full read
+│   ├── ChangesUnavailableError  what changed since a snapshot cannot be determined exactly: start from a full read
 │   ├── UnknownOptionError  a keyword or an option that there is not, which is a TypeError, too
 │   └── Unsupported       valid Iceberg (or a future one) that this version does not implement
 ├── CorruptFile           a stored file is not what its reference says it is: restore it; never guess around it
@@ -93,7 +93,7 @@ class Unsupported(InvalidInput):
 
 
 class ChangesUnavailableError(InvalidInput):
-    """What came after a snapshot cannot be told exactly, so nothing is: start again from a full read.
+    """What came after a snapshot cannot be determined exactly, so nothing is: start again from a full read.
 
     `reason` is one of these. ``base-expired``: the snapshot that the window begins after is gone, and so is what came
     next. ``history-gap``: a snapshot within the window expired. ``history-rewritten``: the window begins after a

@@ -55,7 +55,7 @@ def read_changes(
     ``_change_ordinal`` (the snapshots of the range, oldest first from 0) and ``_commit_snapshot_id``. Rewrites that
     change no rows are left out; so are rows that a snapshot has only copied from file to file, unless `carry_overs`
     (which a table with map columns needs: Spark does not compare maps). Raises as `firn.pipeline.reads.read`, and
-    ChangesUnavailableError where the window cannot be told exactly.
+    ChangesUnavailableError where the window cannot be determined exactly.
     """
     source = Source.of(spark, table, connection)
     schema = source.metadata.current_schema

@@ -97,7 +97,7 @@ def read_appends(
 ) -> DataFrame:
     """The rows that the *append* snapshots of a range added; what other snapshots did is not seen.
 
-    Raises as `read`, and ChangesUnavailableError where the range cannot be told exactly.
+    Raises as `read`, and ChangesUnavailableError where the range cannot be determined exactly.
     """
     source = Source.of(spark, table, connection)
     plan = plan_appends(

@@ -62,7 +62,7 @@ def changes_of(
     """Compare each of the snapshots, oldest first, with its parent; `filter` is bound to the current schema.
 
     Snapshots that only replaced files by others with the same rows are left out, and not counted by `ordinal`. Raises
-    ChangesUnavailableError for what cannot be told exactly.
+    ChangesUnavailableError for what cannot be determined exactly.
     """
     comparison = _Comparison(metadata, manifests, files, filter)
     changing = [snapshot for snapshot in snapshots if snapshot.operation != "replace"]
