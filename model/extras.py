@@ -16,6 +16,7 @@ EXTRA_OF: Final = {
     "click": "server",
     "jinja2": "server",
     "lz4": "server",
+    "markdown_it": "server",
     "prometheus_client": "server",
     "pyroaring": "server",
     "rich": "server",

@@ -22,7 +22,7 @@ from typing import Final
 from packaging.requirements import Requirement
 
 ROOT: Final = Path(__file__).parents[1]
-SOURCES: Final = ("firn", "model", "storage", "coordinator", "pipeline", "grafana")
+SOURCES: Final = ("firn", "model", "storage", "coordinator", "pipeline", "grafana", "docs")
 BUILD: Final = "import sys, setuptools.build_meta as b; to = sys.argv[1]; b.build_sdist(to); b.build_wheel(to)"
 BUILD_S: Final = 180.0
 BUILT_COMMIT: Final = "0123456789ab"

@@ -11,6 +11,7 @@ from aiohttp import web
 
 from firn.coordinator.pages.charts import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH
 from firn.coordinator.pages.dashboard_files import read_dashboards
+from firn.coordinator.pages.documents import runbook_address
 from firn.coordinator.pages.panels import RANGES, choices_of, draw, moment_of
 from firn.coordinator.pages.prometheus import Alert, Prometheus
 from firn.model.errors import NotFound, Unavailable
@@ -79,6 +80,13 @@ class DashboardPages:
             return await self._prometheus.alerts(), None
         except Unavailable as error:
             return [], str(error)
+
+
+def runbook_of(alert: Alert) -> str | None:
+    """Return where an alert's runbook is: the daemon's copy, or the address that the alert's rule gives."""
+    own = runbook_address(alert.runbook)
+    is_web = alert.runbook_url.startswith(("https://", "http://"))
+    return own or (alert.runbook_url if is_web else None)
 
 
 def _address(name: str, span: str, chosen: dict[str, str]) -> str:

@@ -54,6 +54,8 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True):
     summary: str = ""
     description: str = ""
     runbook: str = ""
+    """Path of the runbook in the project's repository, with an anchor."""
+    runbook_url: str = ""
     active_at: str = ""
 
 
@@ -149,7 +151,7 @@ def _alert(stored: Mapping[str, Any]) -> Alert:
     return Alert(
         name=labels["alertname"], state=stored["state"], severity=labels.get("severity", ""),
         summary=notes.get("summary", ""), description=notes.get("description", ""), runbook=notes.get("runbook", ""),
-        active_at=stored.get("activeAt", ""),
+        runbook_url=notes.get("runbook_url", ""), active_at=stored.get("activeAt", ""),
     )  # fmt: skip
 
 

@@ -20,7 +20,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from firn.coordinator.cli.explained import story_lines
 from firn.coordinator.config import TRACE_PLACE
-from firn.coordinator.pages.dashboard_pages import DashboardPages
+from firn.coordinator.pages.dashboard_pages import DashboardPages, runbook_of
+from firn.coordinator.pages.documents import document_at
 from firn.coordinator.pages.live import LiveEvents
 from firn.coordinator.pages.prometheus import Prometheus
 from firn.coordinator.pages.survey import EVENTS_MAX, TABLES_A_PAGE, Survey, TablePage
@@ -87,7 +88,7 @@ class Site:
             loader=FileSystemLoader(HERE / "templates"), autoescape=True, undefined=StrictUndefined,
             trim_blocks=True, lstrip_blocks=True,
         )  # fmt: skip
-        self._templates.globals.update(trace_link=_trace_links(trace_url), plural=plural)
+        self._templates.globals.update(trace_link=_trace_links(trace_url), plural=plural, runbook_of=runbook_of)
         self._templates.filters.update(clock=_clock, iso=_iso, seconds=_seconds, short=_short, path=_path)
 
     def add_to(self, app: web.Application) -> None:
@@ -104,6 +105,7 @@ class Site:
         for path, handler in (
             ("/dashboards", self._dashboards.overview),
             ("/dashboards/{dashboard}", self._dashboards.dashboard),
+            ("/docs/{path:.+}", self._document),
         ):
             app.router.add_get(path, self._guarded(handler, self._dashboards_turn))
         app.router.add_get(LIVE_PATH, self._follow)
@@ -195,6 +197,10 @@ class Site:
         story, unread = await self._survey.intent(intent_id, table=_table_named(_asked(request, "table")))
         lines = list(story_lines(story, now_ms=int(time.time() * 1000)))
         return self._page("intent.html", story=story, lines=lines, unread=unread)
+
+    async def _document(self, request: web.Request) -> web.Response:
+        document = await asyncio.to_thread(document_at, request.match_info["path"])
+        return self._page("document.html", here="/docs/README.md", on_events=False, document=document)
 
     async def _follow(self, request: web.Request) -> web.StreamResponse:
         """Server-sent events, as long as the page is open."""

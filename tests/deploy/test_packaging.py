@@ -33,6 +33,15 @@ READING = (
 )
 """Tests of reading intents; all of the last file are skipped where nothing is compiled."""
 
+SERVED = (
+    "templates/base.html",
+    "static/live.js",
+    "dashboards/fleet.json",
+    "docs/README.md",
+    "docs/runbooks/commits.md",
+)
+"""Of each kind of file that pages are made of."""
+
 CC = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
 HEADERS = Path(sysconfig.get_path("include"))
 
@@ -142,6 +151,8 @@ def test_without_a_compiler_a_wheel_is_built_and_works(source: Path, pure: Path,
     names = names_in(pure)
     assert {name for name in names if name.endswith((".so", ".c"))} == set()
     assert modules(source) <= names
+    assert {f"firn/coordinator/pages/{name}" for name in SERVED} <= names
+    assert not [name for name in names if name.endswith(".png")]
     assert versions(installed(pure, tmp_path / "site"))["compiled"] is False
 
 
