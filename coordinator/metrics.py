@@ -6,6 +6,7 @@ Labels are bounded: operations, outcomes, rules and stages are closed sets; of t
 from __future__ import annotations
 
 import platform
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from typing import Final, Literal, Protocol, get_args
 
@@ -356,6 +357,8 @@ class CacheCounts(Protocol):
 class TableSize(msgspec.Struct, frozen=True, kw_only=True):
     """How much a commit on a table has to carry: snapshots and manifests of ``main``, metadata file in bytes.
 
+    `oldest_ms` and `whole_since_ms` are how far back it can be read (`firn.model.history.HistoryReach`).
+
     `streaming_writers` is how many of its streaming writers are known, of `limits.writers-max`.
     """
 
@@ -364,6 +367,8 @@ class TableSize(msgspec.Struct, frozen=True, kw_only=True):
     manifests: int
     metadata_bytes: int
     streaming_writers: int = 0
+    oldest_ms: int | None = None
+    whole_since_ms: int | None = None
 
 
 def kind_of(location: str) -> Kind:
@@ -405,7 +410,21 @@ class _LargestTables(Collector):
         for size in largest:
             for family, value in zip(families, (size.snapshots, size.manifests, size.metadata_bytes), strict=True):
                 family.add_metric((size.table,), value)
-        return [*families, _streaming_writers(sizes)]
+        return [*families, _histories(largest, now_ms=time.time() * 1000), _streaming_writers(sizes)]
+
+
+def _histories(sizes: Iterable[TableSize], *, now_ms: float) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(
+        "firn_table_history_seconds",
+        "How far back the largest tables can be read: by snapshot, to the oldest one; by time, as far as no snapshot "
+        "of main is missing.",
+        labels=("table", "by"),
+    )
+    for size in sizes:
+        for by, since_ms in (("snapshot", size.oldest_ms), ("time", size.whole_since_ms)):
+            if since_ms is not None:
+                family.add_metric((size.table, by), max(0.0, now_ms - since_ms) / 1000)
+    return family
 
 
 def _streaming_writers(sizes: Iterable[TableSize]) -> GaugeMetricFamily:

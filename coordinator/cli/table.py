@@ -13,7 +13,14 @@ from firn.coordinator.cli.output import Column
 from firn.coordinator.cli.reach import Reach, reaching
 from firn.coordinator.cli.short_text import order_of_keys, schema_of_columns, spec_of_partitions
 from firn.coordinator.cli.table_history import HISTORY_COLUMNS, history_row
-from firn.coordinator.cli.table_views import FILE_COLUMNS, file_row, live_files, summary_json, summary_sections
+from firn.coordinator.cli.table_views import (
+    FILE_COLUMNS,
+    file_row,
+    history_pairs,
+    live_files,
+    summary_json,
+    summary_sections,
+)
 from firn.coordinator.cli.text import shown
 from firn.coordinator.client import Intents, TableView
 from firn.coordinator.client.intents import new_intent_id
@@ -242,6 +249,8 @@ def history(reach: Reach, *, name: str, limit: int) -> None:
     )
     if len(metadata.snapshots) > limit:
         reach.output.say(f"{plural(len(metadata.snapshots) - limit, 'older snapshot')} not shown (--limit)")
+    for what, time in history_pairs(metadata):
+        reach.output.say(f"{what}: {time}")
 
 
 @table.command()

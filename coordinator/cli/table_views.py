@@ -12,6 +12,7 @@ from firn.coordinator.cli.text import span_of, time_of
 from firn.coordinator.tables.table_reader import TableReader
 from firn.model.amounts import plural, size_text
 from firn.model.errors import CorruptFile
+from firn.model.history import reach_of
 from firn.model.metadata import TableMetadata
 from firn.model.partition_path import partition_path
 from firn.model.partitioning import PartitionSpec, spec_to_json
@@ -88,6 +89,7 @@ def summary_json(pointer: Pointer, metadata: TableMetadata) -> dict[str, Any]:
         "current-snapshot": None if current is None else snapshot_to_json(current),
         "refs": {name: ref_to_json(ref) for name, ref in metadata.refs.items()},
         "snapshots": len(metadata.snapshots),
+        "history": reach_of(metadata),
     }
 
 
@@ -105,6 +107,7 @@ def summary_sections(pointer: Pointer, metadata: TableMetadata) -> list[Section]
         ("partitioned by", _spec_lines(metadata.default_spec, metadata.current_schema)),
         ("sorted by", _order_lines(metadata.default_order, metadata.current_schema)),
         ("snapshots", f"{len(metadata.snapshots):,}"),
+        *history_pairs(metadata),
     ]
     if current is not None:
         head += [
@@ -121,6 +124,17 @@ def summary_sections(pointer: Pointer, metadata: TableMetadata) -> list[Section]
         rows = sorted(metadata.properties.items())
         sections.append(("Properties", Grid(PROPERTY_COLUMNS, rows, "")))
     return sections
+
+
+def history_pairs(metadata: TableMetadata) -> list[tuple[str, object]]:
+    """How far back a table can be read; nothing while it has no snapshot."""
+    reach = reach_of(metadata)
+    if reach.oldest_ms is None:
+        return []
+    pairs: list[tuple[str, object]] = [("oldest snapshot", time_of(reach.oldest_ms))]
+    if reach.whole_since_ms is not None:
+        pairs.append(("every snapshot since", time_of(reach.whole_since_ms)))
+    return pairs
 
 
 def _count(text: str) -> str:

@@ -30,8 +30,9 @@ COLUMNS: Final = (
     Column("WAITING", right=True), Column("CONFLICTS", right=True), Column("LOCK"),
 )  # fmt: skip
 DEEP_COLUMNS: Final = (
-    Column("SNAPSHOTS", right=True), Column("MANIFESTS", right=True), Column("FILES", right=True),
-    Column("DELETES", right=True), Column("RECORDS", right=True), Column("BYTES", right=True),
+    Column("SNAPSHOTS", right=True), Column("HISTORY", right=True), Column("MANIFESTS", right=True),
+    Column("FILES", right=True), Column("DELETES", right=True),
+    Column("RECORDS", right=True), Column("BYTES", right=True),
 )  # fmt: skip
 WHY: Final = Column("WHY", long=True)
 
@@ -133,7 +134,7 @@ def _row(one: TableHealth, *, deep: bool, now_ms: int) -> tuple[object, ...]:
     why = one.trouble or (unmerged if one.paused is None else pause_text(one.paused)) or _properties(one.content)
     return (
         one.table, one.state, one.kind, "-" if one.version is None else one.version, moved, _number(one.waiting),
-        _number(one.conflicts), one.lock or "-", *(_sizes(one.content) if deep else ()), why,
+        _number(one.conflicts), one.lock or "-", *(_sizes(one.content, now_ms=now_ms) if deep else ()), why,
     )  # fmt: skip
 
 
@@ -143,11 +144,14 @@ def _properties(content: Content | None) -> str | None:
     return f"unusable property, its default is used: {'; '.join(content.unusable_properties)}"
 
 
-def _sizes(content: Content | None) -> tuple[str, ...]:
+def _sizes(content: Content | None, *, now_ms: int) -> tuple[str, ...]:
     if content is None:
         return ("-",) * len(DEEP_COLUMNS)
-    counts = (content.snapshots, content.manifests, content.data_files, content.delete_files, content.records)
-    return (*(_number(count) for count in counts), "?" if content.bytes is None else size_text(content.bytes))
+    oldest_ms = None if content.history is None else content.history.oldest_ms
+    history = "-" if oldest_ms is None else span_of(max(0, now_ms - oldest_ms))
+    counts = (content.manifests, content.data_files, content.delete_files, content.records)
+    size = "?" if content.bytes is None else size_text(content.bytes)
+    return (_number(content.snapshots), history, *map(_number, counts), size)
 
 
 def _number(count: int | None) -> str:

@@ -478,6 +478,8 @@ def size_after(part: Part, before: TableSize | None) -> TableSize | None:
         manifests=0 if head is None else len(head.manifests),
         metadata_bytes=len(written),
         streaming_writers=part.state.decisions.writers,
+        oldest_ms=metadata.snapshots[0].timestamp_ms if metadata.snapshots else None,
+        whole_since_ms=metadata.snapshot_log[0].timestamp_ms if metadata.snapshot_log else None,
     )
 
 

@@ -17,6 +17,7 @@ from firn.coordinator.operations.fleet import notices, troubles_in
 from firn.coordinator.tables.table_reader import TableReader
 from firn.model.errors import CorruptFile, FirnError, NotFound
 from firn.model.event import Event
+from firn.model.history import HistoryReach, reach_of
 from firn.model.metadata import TableMetadata
 from firn.model.pause import Pause
 from firn.model.table_properties import unusable_properties
@@ -45,6 +46,7 @@ State = Literal["good", "paused", "stalled", "unreadable", "dropped"]
 class Content(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     """What a table's metadata says of its size; totals are those of the current snapshot's summary, None if absent.
 
+    `history` is how far back it can be read.
     `unusable_properties` have a line for each stored property whose value cannot be used: commits take its default.
     """
 
@@ -57,6 +59,7 @@ class Content(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     records: int | None = None
     bytes: int | None = None
     last_snapshot_ms: int | None = None
+    history: HistoryReach | None = None
     unusable_properties: tuple[str, ...] = ()
 
 
@@ -199,6 +202,7 @@ def _content(pointer: Pointer, reader: TableReader, files: FileStore) -> Content
         records=_total(metadata, "total-records"),
         bytes=_total(metadata, "total-files-size"),
         last_snapshot_ms=None if current is None else current.timestamp_ms,
+        history=reach_of(metadata),
         unusable_properties=unusable_properties(metadata.properties),
     )
 

@@ -22,6 +22,7 @@ from firn.coordinator.pages.store_reads import StoreReads
 from firn.coordinator.tables.table_state import journal_head_of
 from firn.model.errors import CorruptFile, FirnError, NotFound, Unavailable
 from firn.model.event import Event
+from firn.model.history import HistoryReach, reach_of
 from firn.model.journal import Segment
 from firn.model.metadata import TableMetadata
 from firn.model.outcome import Outcome, Rejected, decode_outcome, is_final
@@ -82,6 +83,7 @@ class TablePage(msgspec.Struct, frozen=True, kw_only=True):
     metadata: TableMetadata | None = None
     view: ViewMetadata | None = None
     graph: Graph | None = None
+    reach: HistoryReach | None = None
     refs: tuple[Ref, ...] = ()
     history: tuple[HistoryItem, ...] = ()
     batches: tuple[Segment, ...] = ()
@@ -271,6 +273,7 @@ class Survey:
                 page,
                 metadata=metadata,
                 graph=graph_of(metadata),
+                reach=reach_of(metadata),
                 refs=refs_of(metadata),
                 history=tuple(history_of(metadata, journal=self._journal, journal_head=head, limit=SNAPSHOTS_MAX)),
                 batches=self._batches(head),

@@ -11,9 +11,10 @@ from __future__ import annotations
 from typing import Final
 
 from firn.coordinator.replay.holds import snapshots_held
-from firn.coordinator.replay.working import SUMMARY_BATCH, Working
+from firn.coordinator.replay.working import Working
 from firn.model.ancestry import ancestors_of
 from firn.model.errors import FirnError
+from firn.model.history import SUMMARY_BATCH
 from firn.model.metadata import TableMetadata
 from firn.model.retention import Criteria, apply_expiry, plan_expiry
 from firn.model.table_properties import (

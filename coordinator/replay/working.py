@@ -27,6 +27,7 @@ from firn.coordinator.replay.live_files import LiveFiles
 from firn.coordinator.replay.reader import TableReader
 from firn.model.datafile import DataFile
 from firn.model.errors import InvalidInput
+from firn.model.history import SUMMARY_BATCH, SUMMARY_BRANCH, SUMMARY_STAGED
 from firn.model.intent import Intent
 from firn.model.limits import Limits
 from firn.model.long_tuples import preceded
@@ -50,7 +51,6 @@ SUMMARY_INTENT: Final = "firn.intent-id"
 SUMMARY_INTENTS: Final = "firn.intents"
 SUMMARY_WRITER: Final = "firn.writer"
 SUMMARY_OPERATION: Final = "firn.operation"
-SUMMARY_BATCH: Final = "firn.batch-id"
 
 
 class Working:
@@ -308,6 +308,7 @@ class Working:
                 properties={
                     **properties,
                     **self._audit(intents, intended),
+                    **_made_on(branch, staged=staged),
                 },
             ),
             schema_id=metadata.current_schema_id,
@@ -468,6 +469,13 @@ class Working:
             deleted_rows_count=counts.deleted_rows,
         )
         return known
+
+
+def _made_on(branch: str, *, staged: bool) -> dict[str, str]:
+    """What a snapshot's summary says of the branch that it was made on; nothing of those of ``main``, the most."""
+    if staged:
+        return {SUMMARY_STAGED: "true"}
+    return {} if branch == MAIN_BRANCH else {SUMMARY_BRANCH: branch}
 
 
 def _with_metrics(entry: ManifestEntry) -> ManifestEntry:

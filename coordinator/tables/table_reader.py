@@ -15,13 +15,13 @@ import msgspec
 from firn.coordinator.replay.file_index import FileIndex
 from firn.coordinator.replay.head import Head
 from firn.coordinator.replay.live_files import LiveFiles
-from firn.coordinator.replay.working import SUMMARY_BATCH
 from firn.coordinator.tables.head_basis import head_basis, known_counts, known_deletes
 from firn.coordinator.tables.manifest_cache import ManifestCache
 from firn.coordinator.tables.read_ahead import ReadAhead
 from firn.model.datafile import DataFile
 from firn.model.deletion_vector import DeletionVector, from_blob
 from firn.model.errors import CorruptFile, InvalidInput, Unsupported
+from firn.model.history import SUMMARY_BATCH
 from firn.model.limits import Limits
 from firn.model.manifest import ManifestEntry, ManifestFile
 from firn.model.manifest_inheritance import inherit

@@ -78,7 +78,7 @@ def metric_names() -> set[str]:
     """Every name that a daemon can expose, with the process's own."""
     metrics = Metrics(version="1", daemon="d")
     metrics.watch_tables(
-        lambda: [TableSize(table="t", snapshots=1, manifests=1, metadata_bytes=1, streaming_writers=1)],
+        lambda: [TableSize(table="t", snapshots=1, manifests=1, metadata_bytes=1, streaming_writers=1, oldest_ms=1)],
         writers_max=10,
     )
     metrics.watch_troubles(lambda: [Trouble(table="t", state="stalled", why="no room")])

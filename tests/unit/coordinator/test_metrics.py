@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
 from typing import get_args
 
@@ -45,7 +46,7 @@ def everything() -> Metrics:
     metrics = Metrics(version="1", daemon="d")
     metrics.watch_cache(_Counts())
     metrics.watch_tables(
-        lambda: [TableSize(table="t", snapshots=1, manifests=1, metadata_bytes=1, streaming_writers=1)],
+        lambda: [TableSize(table="t", snapshots=1, manifests=1, metadata_bytes=1, streaming_writers=1, oldest_ms=1)],
         writers_max=10,
     )
     metrics.watch_troubles(lambda: [Trouble(table="t", state="stalled", why="no room")])
@@ -112,6 +113,19 @@ def test_tables_are_labels_of_the_largest_only() -> None:
     assert {sample.labels["table"] for sample in family.samples} == {
         f"t{n}" for n in range(1_000 - TABLES_SHOWN, 1_000)
     }
+
+
+def test_how_far_back_the_largest_tables_can_be_read_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "time", lambda: 1_000.0)
+    metrics = Metrics(version="1", daemon="d")
+    a = TableSize(table="a", snapshots=9, manifests=1, metadata_bytes=9, oldest_ms=100_000, whole_since_ms=990_000)
+    b = TableSize(table="b", snapshots=9, manifests=1, metadata_bytes=9, oldest_ms=1_500_000)
+    metrics.watch_tables(
+        lambda: [a, b, TableSize(table="c", snapshots=0, manifests=0, metadata_bytes=1)], writers_max=1
+    )
+    (family,) = [f for f in metrics.registry.collect() if f.name == "firn_table_history_seconds"]
+    found = {(sample.labels["table"], sample.labels["by"]): sample.value for sample in family.samples}
+    assert found == {("a", "snapshot"): 900, ("a", "time"): 10, ("b", "snapshot"): 0}, "no time before it began"
 
 
 def test_streaming_writers_are_shown_of_the_tables_that_have_the_most() -> None:

@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from firn.coordinator.cli.text import time_of
 from firn.coordinator.client.intents import new_intent_id
 from firn.model.intent import Append, ContentFile
 from firn.model.operations.refs import CreateBranch
@@ -127,6 +128,11 @@ async def test_history_names_the_intents_and_writers_of_each_snapshot():
     human = await bench.firn("table", "history", TABLE, "--limit", "1")
     assert "+1/-2" in human.out
     assert "1 older snapshot not shown" in human.out
+    oldest = time_of(document[-1]["timestamp-ms"])
+    assert f"oldest snapshot: {oldest}" in human.out
+    assert f"every snapshot since: {oldest}" in human.out
+    shown = (await bench.firn("table", "show", TABLE, "--json")).json["history"]
+    assert shown == {"snapshots": 2, "oldest-ms": document[-1]["timestamp-ms"], "whole-since-ms": shown["oldest-ms"]}
 
 
 async def test_files_are_those_of_the_snapshot_asked_for():

@@ -72,6 +72,8 @@ async def test_a_deep_look_counts_what_is_in_a_table_and_finds_what_cannot_be_re
         content = found[A]["content"]
         assert (content["snapshots"], content["data-files"], content["records"]) == (2, 3, 30)
         assert content["manifests"] >= 1
+        assert content["history"]["snapshots"] == 2
+        assert content["history"]["oldest-ms"] <= content["last-snapshot-ms"]
         assert found[B]["content"]["snapshots"] == 1
         pointer = (await Pointers(bench.zookeeper.connect()).read(A)).pointer
         bench.files.replace(pointer.metadata_location, b"{}")

@@ -89,6 +89,8 @@ async def test_a_table_shows_who_committed_and_where_it_branched() -> None:
         assert "etl-7" in page
         assert ">main<" in page
         assert metadata.location in page
+        assert ">Oldest snapshot<" in page
+        assert ">Every snapshot since<" in page
 
 
 async def test_conflicts_are_filtered_by_table_rule_and_writer() -> None:

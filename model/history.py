@@ -1,0 +1,82 @@
+"""The history of a table: which of its snapshots were a branch's, and how far back they reach.
+
+A snapshot names its parent. Where the parent has expired, older snapshots of the branch may be there all the same: firn
+thins a history out (`firn.model.history_thinning`). What tells them from snapshots that never were on ``main`` is in
+their summaries: `SUMMARY_BRANCH` of those that were made on another branch, `SUMMARY_STAGED` of those on none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from firn.model.ancestry import ancestors_of
+from firn.model.cherry_pick import staged_wap_id
+from firn.model.metadata import TableMetadata
+from firn.model.snapshot import MAIN_BRANCH, Snapshot
+
+SUMMARY_BATCH: Final = "firn.batch-id"
+"""In the summary of every snapshot that firn made: the batch that it was committed with."""
+
+SUMMARY_BRANCH: Final = "firn.branch"
+SUMMARY_STAGED: Final = "firn.staged"
+
+
+class HistoryReach(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
+    """How far back a table can be read; times are milliseconds since 1970-01-01 UTC, None where there is nothing.
+
+    `oldest_ms` is the time of the oldest snapshot: so far back a snapshot can be read by its id. `whole_since_ms` is
+    where the snapshot log begins: no snapshot of ``main`` is missing since, and engines find one by a time.
+    """
+
+    snapshots: int
+    oldest_ms: int | None = None
+    whole_since_ms: int | None = None
+
+
+def reach_of(metadata: TableMetadata) -> HistoryReach:
+    """Return how far back a table can be read."""
+    log = metadata.snapshot_log
+    return HistoryReach(
+        snapshots=len(metadata.snapshots),
+        oldest_ms=min((snapshot.timestamp_ms for snapshot in metadata.snapshots), default=None),
+        whole_since_ms=log[0].timestamp_ms if log else None,
+    )
+
+
+def branch_histories(metadata: TableMetadata) -> Mapping[str, Sequence[Snapshot]]:
+    """Return the snapshots of each branch, newest first: each snapshot is in one of them, of ``main`` if it is in that.
+
+    Those before a gap are there, too, if firn made them on the branch. Staged snapshots, and those of branches that are
+    gone, are in none.
+    """
+    branches = sorted((name for name, ref in metadata.refs.items() if ref.type == "branch"), key=_main_first)
+    found: dict[str, list[Snapshot]] = {}
+    claimed: set[int] = set()
+    for name in branches:
+        own = [one for one in ancestors_of(metadata, metadata.refs[name].snapshot_id) if one.snapshot_id not in claimed]
+        found[name] = own
+        claimed.update(one.snapshot_id for one in own)
+    for snapshot in metadata.snapshots:
+        branch = None if snapshot.snapshot_id in claimed else _made_on(snapshot)
+        if branch is not None and branch in found:
+            found[branch].append(snapshot)
+    return {name: sorted(history, key=_age, reverse=True) for name, history in found.items()}
+
+
+def _made_on(snapshot: Snapshot) -> str | None:
+    """The branch that firn made a snapshot on; None for staged ones and for those that others made."""
+    summary = snapshot.summary or {}
+    if SUMMARY_BATCH not in summary or SUMMARY_STAGED in summary or staged_wap_id(snapshot) is not None:
+        return None
+    return summary.get(SUMMARY_BRANCH, MAIN_BRANCH)
+
+
+def _main_first(branch: str) -> tuple[bool, str]:
+    return branch != MAIN_BRANCH, branch
+
+
+def _age(snapshot: Snapshot) -> tuple[int, int]:
+    return snapshot.timestamp_ms, snapshot.sequence_number
