@@ -147,6 +147,10 @@ class Intake:
             self._lost.forget(shard)
             self._measured.pop(shard, None)
 
+    def _has(self, shard: int, backlog: Backlog) -> bool:
+        """Whether a shard is still this daemon's: it may be given up during any call of a store."""
+        return self._backlogs.get(shard) is backlog
+
     async def run(self) -> None:
         """Take entries until stopped. Failures of Redis are waited out; no delivery is counted meanwhile.
 
@@ -337,7 +341,8 @@ class Intake:
             self._follow(self._readable())
         elif self._epoch:  # a stream or its group was removed: look before the new group is read, or nobody notices
             for shard in self._backlogs.keys() & self._measured.keys():
-                await self._look_at(shard, self._backlogs[shard])
+                if (backlog := self._backlogs.get(shard)) is not None:  # else it was given up during another's look
+                    await self._look_at(shard, backlog)
         self._epoch = epoch
 
     async def _tidy(self) -> None:
@@ -360,6 +365,8 @@ class Intake:
         held_back = backlog.entries if backlog.caught_up else 0
         was_new = self._lost.is_new(shard)
         found = await self._lost.look(shard, held_back=held_back)
+        if not self._has(shard, backlog):
+            return
         seen, self._short[shard] = self._short.get(shard), (held_back, time.monotonic())
         if found != "pending":
             del self._short[shard]
@@ -371,6 +378,8 @@ class Intake:
         if found is None:
             return
         pending = (await self._streams.lag(shard)).pending
+        if not self._has(shard, backlog):
+            return  # what stands there is its new owner's to read
         reclaimed = await self._unanswered.reclaim(shard, is_new=was_new)
         missing = held_back - pending - reclaimed
         if missing > 0:
@@ -404,22 +413,28 @@ class Intake:
         if self._foreign:
             await self._look_for_foreign_keys()
         for shard in due:
-            if shard in new:
-                # What was acknowledged or skipped while nobody watched.
-                await self._unanswered.reclaim(shard, is_new=True)
-            lag = await self._streams.lag(shard)
-            self._metrics.lag.labels(str(shard)).set(lag.undelivered or 0)
-            self._metrics.pending.labels(str(shard)).set(lag.pending)
-            since_ms = self._backlogs[shard].waiting_since_ms(lag)
-            age_s = 0.0 if since_ms is None else max(0.0, time.time() - since_ms / 1000)
-            self._metrics.oldest_age_seconds.labels(str(shard)).set(age_s)
-            await self._look_at(shard, self._backlogs[shard])
-            settled = 0 if lag.undelivered is None else lag.length - lag.undelivered - lag.pending
-            if settled >= TRIM_WORTH and shard in self._backlogs:  # else whoever has it now counts what goes
-                self._lost.trimmed(shard, await self._streams.trim(shard))
+            if (backlog := self._backlogs.get(shard)) is not None:  # else it was given up during another's turn
+                await self._measure_shard(shard, backlog, is_new=shard in new)
         paused = sum(backlog.paused_entries for backlog in self._backlogs.values())
         self._metrics.paused_intents.set(paused)
         self._metrics.held_back_intents.set(sum(backlog.entries for backlog in self._backlogs.values()) - paused)
+
+    async def _measure_shard(self, shard: int, backlog: Backlog, *, is_new: bool) -> None:
+        if is_new:
+            # What was acknowledged or skipped while nobody watched.
+            await self._unanswered.reclaim(shard, is_new=True)
+        lag = await self._streams.lag(shard)
+        if not self._has(shard, backlog):
+            return  # its new owner measures it
+        self._metrics.lag.labels(str(shard)).set(lag.undelivered or 0)
+        self._metrics.pending.labels(str(shard)).set(lag.pending)
+        since_ms = backlog.waiting_since_ms(lag)
+        age_s = 0.0 if since_ms is None else max(0.0, time.time() - since_ms / 1000)
+        self._metrics.oldest_age_seconds.labels(str(shard)).set(age_s)
+        await self._look_at(shard, backlog)
+        settled = 0 if lag.undelivered is None else lag.length - lag.undelivered - lag.pending
+        if settled >= TRIM_WORTH and self._has(shard, backlog):  # else its new owner counts what goes
+            self._lost.trimmed(shard, await self._streams.trim(shard))
 
     async def _read_ahead(self, payloads: Sequence[bytes]) -> Sequence[DecodedIntent | None]:
         """What the process that reads intents makes of these; None for each that is left to `_decode`."""

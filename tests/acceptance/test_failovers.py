@@ -44,6 +44,7 @@ AFTER: Final = 30
 WARNINGS: Final = (
     "store trouble",
     "intake waits",
+    "batch waits",
     "outcomes wait",
     "reservations not looked at",
     "redis may lose intents",

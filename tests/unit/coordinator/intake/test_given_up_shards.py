@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from firn.coordinator.daemon import Daemon
+from firn.coordinator.intake import intake as intake_module
 from firn.model.errors import Unavailable
 from firn.model.outcome import Committed
 from firn.model.sharding import shard_of
@@ -83,3 +84,39 @@ async def test_what_came_with_an_entry_that_cannot_be_added_anew_now_is_not_left
         await bench.send(*intents)
         assert all([isinstance(await bench.outcome(intent), Committed) for intent in intents])
     assert len(failed) == 2, "nothing failed: the test proves nothing"
+
+
+@pytest.mark.parametrize(
+    "during",
+    ["clock_ms", "lag", "deliveries", "standing", "trim", "remove_idle_consumers", "announce", "foreign_keys", "take"],
+)
+async def test_a_shard_may_be_given_up_during_any_call_of_a_round(during: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shards are given up beside the intake's rounds: it goes on with the others, whatever it was waiting for."""
+    monkeypatch.setattr(intake_module, "MEASURE_S", 0.02)
+    monkeypatch.setattr(intake_module, "JANITOR_S", 0.02)
+    monkeypatch.setattr(intake_module, "TRIM_WORTH", 1)
+    bench = Workbench(shards=4)
+    async with bench.daemon() as daemon:
+        streams: Any = daemon.intake._streams
+        call, given_up = getattr(streams, during), list[int]()
+
+        async def interrupted(*args: Any, **options: Any) -> Any:
+            found = await call(*args, **options)
+            if daemon.intake._backlogs and len(given_up) < 10:
+                given_up.append(len(given_up) % 4)
+                daemon.intake.forget({given_up[-1], (given_up[-1] + 1) % 4})
+            return found
+
+        await bench.commit(create())
+        monkeypatch.setattr(streams, during, interrupted)
+        daemon.intake._groups_seen -= 1  # as if a group had been missing
+        async with asyncio.timeout(20):
+            for number in range(10_000):
+                if during == "foreign_keys":
+                    daemon.intake._foreign = {9: "list"}  # which is looked for again until it is gone
+                if during == "standing":
+                    daemon.intake.forget({number % 4})  # it is read when a shard is taken over
+                await bench.commit(append(f"f{number}"))
+                if len(given_up) >= 4:
+                    break
+        assert len(given_up) >= 4, "nothing was given up: the test proves nothing"
