@@ -4,10 +4,11 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.made-from-lock
+DOCS := build/docs-venv
 UV_VERSION := 0.13.9
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run test test-unit test-long lint bench dashboards lock clean
+.PHONY: help demo run test test-unit test-long lint bench dashboards docs docs-serve lock clean
 
 help: ## print this list
 	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):[^#]*## /\1#/' | \
@@ -49,9 +50,21 @@ bench: $(STAMP) ## the benchmarks (ROW=name for one of them)
 dashboards: $(STAMP) ## write Grafana's dashboards anew from the modules in grafana/
 	$(BIN)/python -m grafana.generate
 
+docs: $(DOCS)/.made-from-lock ## the documentation as a site in build/site; fails on a broken link or anchor
+	$(DOCS)/bin/zensical build --strict --clean
+	$(DOCS)/bin/python -m tests.built_site build/site
+
+docs-serve: $(DOCS)/.made-from-lock ## the same on http://localhost:8000, built anew when a page is saved
+	$(DOCS)/bin/zensical serve $(ARGS)
+
+$(DOCS)/.made-from-lock: requirements-docs.lock
+	@$(PYTHON) -m venv --clear $(DOCS)
+	@$(DOCS)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement $<
+	@touch $@
+
 # Universal: one lock for every Python from 3.11 on, Linux and macOS. Where packages come from is the business of
 # whoever installs them, so it names no index.
-lock: ## resolve pyproject.toml anew into requirements.lock and the image's (ARGS="--upgrade" for newer versions)
+lock: ## resolve pyproject.toml anew into requirements.lock, the image's and that of `make docs` (ARGS="--upgrade" for newer versions)
 	$(PYTHON) -m venv build/lock
 	build/lock/bin/python -m pip install --quiet --disable-pip-version-check "uv==$(UV_VERSION)"
 	build/lock/bin/uv pip compile pyproject.toml --universal --python-version 3.11 --all-extras --generate-hashes \
@@ -60,9 +73,11 @@ lock: ## resolve pyproject.toml anew into requirements.lock and the image's (ARG
 		--extra s3 --extra orc --generate-hashes \
 		--constraint requirements.lock --custom-compile-command "make lock" --no-annotate --quiet \
 		--output-file deploy/docker/requirements.lock
+	build/lock/bin/uv pip compile --group docs --universal --python-version 3.11 --generate-hashes \
+		--custom-compile-command "make lock" --quiet $(ARGS) --output-file requirements-docs.lock
 
 clean: ## remove .venv, caches and build output (./data stays)
-	rm -rf $(VENV) build dist *.egg-info storage/native/*.so .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist *.egg-info storage/native/*.so .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Installing on top of an older .venv is enough when the lock moves. It starts afresh when there is no .venv that works

@@ -39,7 +39,8 @@ _NOT_RUN: Final = "not run: "
 _EXIT: Final = re.compile(r"exits with (\d+)")
 _SAMPLE: Final = "sample output"
 _HEADING: Final = re.compile(r"^#{1,6} (.*)$")
-_LINK: Final = re.compile(r"!?\[(?:[^\]]|\][^(\[])*?\]\(([^)\s]+)\)")
+_LINK: Final = re.compile(r"\]\(([^)\s]+)\)|^\[[^\]]+\]: +(\S+)")
+"""The end of an inline link, whose text may begin on an earlier line, or the definition of a reference."""
 
 
 class Block(msgspec.Struct, frozen=True, kw_only=True):
@@ -154,4 +155,4 @@ def _anchors(prose: list[tuple[int, str]]) -> Iterator[str]:
 def _links(prose: list[tuple[int, str]]) -> Iterator[tuple[int, str]]:
     for number, line in prose:
         for found in _LINK.finditer(re.sub(r"`[^`]*`(?!\])", "", line)):
-            yield number, found[1]
+            yield number, found[1] or found[2]

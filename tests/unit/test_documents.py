@@ -5,16 +5,24 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 import pytest
 import yaml
 
+from tests.built_site import broken_links
 from tests.documents import COMMANDS, DATA, DOCS, INDEX, ROOT, page, pages
 
 PAGES = pytest.mark.parametrize("path", pages(), ids=lambda path: str(path.relative_to(ROOT)))
+MARKDOWN = sorted({*pages(), *ROOT.glob("*.md"), *(ROOT / "deploy").rglob("*.md"), *(ROOT / "grafana").rglob("*.md")})
+LINKING_PAGES = pytest.mark.parametrize("path", MARKDOWN, ids=lambda path: str(path.relative_to(ROOT)))
+DECISIONS = DOCS / "decisions" / "README.md"
+SITE_ADDRESS = re.compile(r"https://[a-z0-9-]+(\.[a-z0-9-]+)+(/[\w./~%+-]*)?(#[\w./-]+)?")
+"""An address that a reader can open from anywhere, without a query."""
 OUTSIDE = re.compile(r"[a-z]+:")
 NAMED_FILE = re.compile(r"(?:deploy|docs|grafana|tests)/[\w./-]*\w")
 """A file of ours in a command."""
@@ -30,7 +38,7 @@ def linked(path: Path) -> Iterator[tuple[int, str, Path, str]]:
             yield line, target, (path.parent / name).resolve() if name else path, anchor
 
 
-@PAGES
+@LINKING_PAGES
 def test_no_link_is_dead(path: Path) -> None:
     for line, target, file, anchor in linked(path):
         where = f"{path.relative_to(ROOT)}:{line}: {target}"
@@ -38,6 +46,69 @@ def test_no_link_is_dead(path: Path) -> None:
         assert file.exists(), f"{where} leads to nothing"
         if anchor:
             assert anchor in page(file).anchors, f"{where}: no such heading; there are {sorted(page(file).anchors)}"
+
+
+@LINKING_PAGES
+def test_external_links_are_written_correctly(path: Path) -> None:
+    """Only their syntax is checked: a test must not fail because another server is down."""
+    for line, target in page(path).links:
+        if OUTSIDE.match(target):
+            assert SITE_ADDRESS.fullmatch(target), f"{path.relative_to(ROOT)}:{line}: {target}"
+
+
+@pytest.mark.parametrize("path", sorted(DOCS.rglob("*.md")), ids=lambda path: str(path.relative_to(DOCS)))
+def test_the_site_has_what_a_page_links_to(path: Path) -> None:
+    """The site is made of docs/ only, and shows files, not folders."""
+    for line, target, file, _ in linked(path):
+        where = f"{path.relative_to(ROOT)}:{line}: {target}"
+        assert file.is_relative_to(DOCS), f"{where} leads out of docs/: write the file's name in backticks instead"
+        assert file.is_file(), f"{where}: link to a page of the folder"
+
+
+@PAGES
+def test_nested_lists_are_indented_by_four(path: Path) -> None:
+    """A forge takes less for a list in a list; the site does not."""
+    prose = re.sub(r"^```.*?^```$", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    for indent in re.findall(r"^( +)(?:[-*+]|\d+\.) ", prose, re.MULTILINE):
+        assert len(indent) % 4 == 0
+
+
+def test_the_site_has_the_pages_of_the_index_in_its_order() -> None:
+    site = tomllib.loads((ROOT / "zensical.toml").read_text(encoding="utf-8"))["project"]
+    (first, *rest) = navigation(site["nav"])
+    assert first == INDEX
+    assert rest == [file for _, _, file, _ in linked(INDEX) if file.suffix == ".md"]
+
+
+def navigation(entry: Any) -> list[Path]:
+    match entry:
+        case str():
+            return [DOCS / entry]
+        case dict():
+            return [path for inner in entry.values() for path in navigation(inner)]
+    return [path for inner in entry for path in navigation(inner)]
+
+
+def test_the_index_of_decisions_has_each_one_under_its_title() -> None:
+    titles = {path.name: path.read_text(encoding="utf-8").splitlines()[0] for path in DECISIONS.parent.glob("0*.md")}
+    listed = re.findall(r"^- \[(.*)\]\((.*)\)$", DECISIONS.read_text(encoding="utf-8"), re.MULTILINE)
+    assert {name: f"# {title}" for title, name in listed} == titles
+    assert len(listed) == len(titles)
+
+
+def test_broken_links_of_a_built_site_are_found(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "404.html").write_text("<a href='/served-at-any-depth.html'>")
+    (tmp_path / "index.html").write_text("<h1 id='top'></h1><a href='#top'><a href='a/b.html#c'><a href='https://x.y'>")
+    (tmp_path / "a" / "b.html").write_text(
+        "<p id='c'><a href='../index.html#no'><a href='..'>\n<img src='no.png'><a href='b.html#c'><a href='no.html'>"
+    )
+    assert list(broken_links(tmp_path)) == [
+        "a/b.html:1: ../index.html#no: no such anchor",
+        "a/b.html:1: ..: no such file",
+        "a/b.html:2: no.png: no such file",
+        "a/b.html:2: no.html: no such file",
+    ]
 
 
 def test_every_page_is_reached_from_the_index() -> None:
@@ -110,13 +181,15 @@ def test_the_design_says_what_each_folder_is_for() -> None:
     assert [name for name in folders if f"`{name}/`" not in design] == []
 
 
-def test_console_blocks_are_told_apart_from_their_output(tmp_path: Path) -> None:
+def test_blocks_headings_and_links_of_a_page_are_found(tmp_path: Path) -> None:
     source = tmp_path / "page.md"
-    source.write_text("# A b\n\n<!-- test: exits with 1 -->\n```console\n$ one \\\n  two\nout\n$ three\n```\n# A b\n")
+    prose = "[a\nb](c.md) `[d](e.md)`\n[f]: g.md\n# A b\n\n<!-- test: exits with 1 -->\n"
+    source.write_text(prose + "```console\n$ one \\\n  two\nout\n$ three\n```\n# A b\n")
     (block,) = page(source).blocks
     assert block.steps == [("one \\\n  two", ["out"]), ("three", [])]
     assert (block.exit_code, block.is_run) == (1, True)
     assert page(source).anchors == {"a-b", "a-b-1"}
+    assert page(source).links == ((2, "c.md"), (3, "g.md"))
 
 
 @pytest.mark.parametrize(
