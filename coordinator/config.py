@@ -25,6 +25,7 @@ from firn.model.spelling import did_you_mean
 from firn.storage.locations import is_within, normalize
 from firn.storage.redis_schemes import SCHEMES
 from firn.storage.secret_files import read_secret
+from firn.storage.zookeeper_place import ROOT_DEFAULT, checked_root, servers_and_root
 
 CONFIG_FILE: Final = "firn.toml"
 ENVIRONMENT_PREFIX: Final = "FIRN_"
@@ -77,9 +78,9 @@ class ZooKeeperSettings(_Section, frozen=True, kw_only=True):
     """
 
     hosts: str = "127.0.0.1:2181"
-    """`host:port`, several with commas."""
-    root: str = "/firn"
-    """The node that everything is below."""
+    """`host:port`, several with commas. A path behind them (`host:port/firn`) is the root."""
+    root: str = ROOT_DEFAULT
+    """The node that everything is below; with a path behind `hosts`, the same path, or not set."""
     session_timeout_s: float = 10.0
     """How long a daemon that dies keeps its locks and shards."""
     auth: str | None = None
@@ -206,7 +207,25 @@ def load_settings(path: Path | None = None, environment: Mapping[str, str] | Non
         value = text if name == variable else _secret_in(text, variable=variable)
         _set_from_environment(members, _ALIASES.get(name, name), value, variable=variable)
         _keep_path(members, name, None if name == variable else text)
-    return _checked(msgspec.convert(members, Settings))
+    return _checked(msgspec.convert(_with_one_root(members), Settings))
+
+
+def _with_one_root(members: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings with a path behind ``zookeeper.hosts`` as the root. Raises Misconfigured for two roots."""
+    zookeeper = members.get("zookeeper", {})
+    hosts, root = zookeeper.get("hosts"), zookeeper.get("root")
+    if root is not None:
+        root = checked_root(root, where="zookeeper.root")
+        zookeeper = {**zookeeper, "root": root}
+    if hosts is not None:
+        servers, path = servers_and_root(hosts, where="zookeeper.hosts")
+        if path is not None and root is not None and path != root:
+            raise Misconfigured(
+                f"zookeeper.hosts has the path {path}, which is the root, and zookeeper.root is {root}: remove one of "
+                "them (FIRN_ZOOKEEPER, FIRN_ZOOKEEPER_ROOT)"
+            )
+        zookeeper = {**zookeeper, "hosts": servers, **({} if path is None else {"root": path})}
+    return {**members, "zookeeper": zookeeper}
 
 
 def _secret_in(path: str, *, variable: str) -> str:
@@ -330,8 +349,6 @@ def _checked(settings: Settings) -> Settings:
     traces = settings.http.trace_url
     if traces and (_scheme(traces) not in {"http", "https"} or TRACE_PLACE not in traces):
         raise Misconfigured(f"http.trace-url: must begin with http:// or https://, and have {TRACE_PLACE} for the id")
-    if not settings.zookeeper.root.startswith("/"):
-        raise Misconfigured(f"zookeeper.root: {settings.zookeeper.root!r} must begin with a slash")
     if _scheme(settings.redis.url) not in SCHEMES:
         raise Misconfigured(f"redis.url: must begin with {', '.join(f'{one}://' for one in SCHEMES)}")
     if not settings.redis.prefix or any(c.isspace() or not c.isprintable() for c in settings.redis.prefix):

@@ -18,6 +18,7 @@ from firn.storage.locations import scheme_of
 from firn.storage.redis_streams import RedisStreams
 from firn.storage.sessions import Session
 from firn.storage.zookeeper import ZooKeeperOptions, ZooKeeperSession
+from firn.storage.zookeeper_place import place_of
 
 HTTP_OPTIONS: Final = frozenset(
     {
@@ -74,7 +75,7 @@ async def connect_session(settings: Settings, *, timeout_s: float = CONNECT_TIME
 def zookeeper_options(settings: Settings) -> ZooKeeperOptions:
     """How the settings reach ZooKeeper: hosts with the root, password and certificates."""
     return ZooKeeperOptions(
-        hosts=settings.zookeeper.hosts + settings.zookeeper.root.rstrip("/"),
+        hosts=place_of(settings.zookeeper.hosts, settings.zookeeper.root),
         session_timeout_s=settings.zookeeper.session_timeout_s,
         digest=settings.zookeeper.auth,
         digest_file=settings.zookeeper.auth_file,

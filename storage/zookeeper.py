@@ -105,7 +105,7 @@ _log: Any = structlog.get_logger(__name__)
 class ZooKeeperOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How to reach ZooKeeper.
 
-    `hosts` is ``host:port,host:port`` with an optional chroot behind (``…/firn``). `digest` is ``user:password``: with
+    `hosts` is ``host:port,host:port`` with the root behind (``…/firn``). `digest` is ``user:password``: with
     it every node is made for that user alone. `tls_*` are paths to PEM files. `digest_file` and `tls_key_password_file`
     hold the secrets again: they, and all PEM files, are read for every connection. Times are seconds;
     `operation_timeout_s` is how long a read waits for an answer, through a reconnect if need be.

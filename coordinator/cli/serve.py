@@ -46,6 +46,7 @@ from firn.storage.locations import FILE_SCHEME, normalize, scheme_of
 from firn.storage.malloc_settings import give_freed_memory_back
 from firn.storage.marked_folders import MarkedFiles, MarkedFolders
 from firn.storage.wire_files import IS_COMPILED
+from firn.storage.zookeeper_place import place_of
 
 SWITCH_INTERVAL_S: Final = 0.001
 """How long a thread that computes may hold up those that wait for it: Python's own 5 ms are a commit's latency."""
@@ -308,7 +309,7 @@ def _greeting(settings: Settings, *, http: str | None) -> str:
 firn is ready.
   warehouse  {settings.warehouse.location}
   redis      {url}
-  zookeeper  {settings.zookeeper.hosts}   (root {settings.zookeeper.root})
+  zookeeper  {place_of(settings.zookeeper.hosts, settings.zookeeper.root)}
   watch      {watch}
 
 Submit:

@@ -27,9 +27,9 @@ class ClientOptions(TypedDict, total=False):
 
     `resubmit_after_s`: silence (seconds) after which it looks for the outcome and submits again, doubled each time up
     to 15. `unresolved_max`: intents without an outcome before submitting waits. `prefix`: what every key in Redis
-    begins with (default ``firn``; the daemon's ``redis.prefix``). `zookeeper`: hosts with the chroot, or without one
-    for ``/firn``, or `ZooKeeperOptions` with a password or certificates: where `table` looks when Redis does not know a
-    table. `files`: the store that metadata is read from
+    begins with (default ``firn``; the daemon's ``redis.prefix``). `zookeeper`: ``host:port,host:port/root``
+    (without a path: ``/firn``), or `ZooKeeperOptions` with a password or certificates: where `table` looks when Redis
+    does not know a table. `files`: the store that metadata is read from
     (default: local files). `connect`: makes the connection to Redis, instead of the URL.
     """
 

@@ -27,11 +27,9 @@ from firn.storage.metadata_files import decode_metadata
 from firn.storage.pointers import Pointers
 from firn.storage.view_files import decode_view
 from firn.storage.zookeeper import ZooKeeperOptions, ZooKeeperSession
+from firn.storage.zookeeper_place import place_with_root
 
 Kind = Literal["table", "view"]
-
-CHROOT: Final = "/firn"
-"""Where firn's nodes are in ZooKeeper when the hosts do not say."""
 
 CONNECT_TIMEOUT_S: Final = 15.0
 
@@ -84,10 +82,9 @@ class TableView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def zookeeper_at(place: str | ZooKeeperOptions) -> ZooKeeperOptions:
-    """How to reach ZooKeeper at a place that is told as hosts, with the chroot or without one for ``/firn``."""
-    if isinstance(place, ZooKeeperOptions):
-        return place
-    return ZooKeeperOptions(hosts=place if "/" in place else place + CHROOT)
+    """Return how to reach ZooKeeper; without a path behind the hosts, the root is ``/firn``. Raises Misconfigured."""
+    options = place if isinstance(place, ZooKeeperOptions) else ZooKeeperOptions(hosts=place)
+    return msgspec.structs.replace(options, hosts=place_with_root(options.hosts, where="zookeeper"))
 
 
 Naming = Callable[[], AbstractAsyncContextManager[None]]

@@ -22,6 +22,11 @@ HEAD = """\
 `FIRN_ZOOKEEPER` is short for `FIRN_ZOOKEEPER_HOSTS`, `FIRN_WAREHOUSE` for `FIRN_WAREHOUSE_LOCATION`. `firn config show`
 prints what is in force, `firn config check` what is wrong and where. Generated from the code, compared by a test.
 
+**The root in ZooKeeper** is the path behind the servers: `FIRN_ZOOKEEPER=zk-1:2181,zk-2:2181/lake` keeps everything
+below `/lake`. Without a path it is `zookeeper.root`, which is `/firn` unless set. A path and another `zookeeper.root`
+together are refused. The same text means the same everywhere: settings, `Client(zookeeper=…)`,
+`spark.firn.zookeeper`, and the line that `firn serve --embedded` prints. `zk-1:2181/` is the top of the tree.
+
 ```toml
 [redis]
 url = "rediss://firn-daemon@redis:6380/0"

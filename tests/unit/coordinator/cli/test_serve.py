@@ -18,6 +18,7 @@ from firn.coordinator.config import (
     RedisSettings,
     Settings,
     WarehouseSettings,
+    load_settings,
 )
 from firn.coordinator.connections import Connections
 from firn.coordinator.intake.intake import Intake
@@ -81,12 +82,13 @@ async def test_a_signal_drains_and_ends_it(bench, tmp_path, capsys, number):
 
 
 async def test_the_greeting_has_what_settings_take(bench, tmp_path, capsys):
-    """A host with the root behind it would be taken for another root, and the default one put below it."""
+    """One text for FIRN_ZOOKEEPER and for clients: the path behind the servers is the root."""
     serving = asyncio.create_task(module._serve(SETTINGS, data=tmp_path))
     (line,) = [line for line in (await until_ready(capsys)).splitlines() if line.startswith("  zookeeper")]
     os.kill(os.getpid(), signal.SIGTERM)
     await asyncio.wait_for(serving, 5)
-    assert line.split() == ["zookeeper", SETTINGS.zookeeper.hosts, "(root", f"{SETTINGS.zookeeper.root})"]
+    found = load_settings(environment={"FIRN_ZOOKEEPER": line.split()[1]}).zookeeper
+    assert (found.hosts, found.root) == (SETTINGS.zookeeper.hosts, SETTINGS.zookeeper.root)
 
 
 @pytest.mark.parametrize(
