@@ -8,6 +8,7 @@ from typing import Final
 import click
 from rich.console import Console
 
+from firn.coordinator.demo.ending import EndedError, signals_end
 from firn.coordinator.demo.run import run_demo
 
 PIPED_COLUMNS: Final = 140
@@ -24,4 +25,9 @@ def demo(*, seconds: float, writers: int, no_spark: bool, keep: bool) -> None:
     console = Console()
     if not console.is_terminal:
         console = Console(width=PIPED_COLUMNS)
-    sys.exit(run_demo(seconds=seconds, writers=writers, keep=keep, spark=not no_spark, console=console))
+    try:
+        with signals_end():
+            code = run_demo(seconds=seconds, writers=writers, keep=keep, spark=not no_spark, console=console)
+    except EndedError as ended:
+        code = ended.exit_code
+    sys.exit(code)

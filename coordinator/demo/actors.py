@@ -20,6 +20,7 @@ from firn.coordinator.demo.dataset import (
     read_files,
     write_file,
 )
+from firn.coordinator.demo.ending import end_with
 from firn.coordinator.tables.table_reader import TableReader
 from firn.model.content_file import content_file_of
 from firn.model.datafile import DataFile
@@ -227,8 +228,9 @@ ROLES: Final[dict[Role, Callable[[Actor], None]]] = {  # Spark is a program of i
 
 
 def main(arguments: Sequence[str]) -> None:
-    """``actors.py ROLE NUMBER REDIS_URL SECONDS``."""
-    name, number, redis_url, seconds = arguments
+    """``actors.py ROLE NUMBER REDIS_URL SECONDS PARENT``."""
+    name, number, redis_url, seconds, parent = arguments
+    end_with(int(parent))
     role = next(role for role in ROLES if role == name)
     actor = Actor(role, int(number), redis_url=redis_url, seconds=float(seconds))
     try:

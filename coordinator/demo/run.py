@@ -30,6 +30,7 @@ from firn.coordinator.demo.proof import Proof, prove
 from firn.coordinator.demo.scoreboard import Scoreboard, conflict_table, summary_table
 from firn.coordinator.demo.spark_part import spark_part
 from firn.coordinator.embedded import EmbeddedServers
+from firn.coordinator.embedded.process import GuardedProcess
 from firn.coordinator.embedded.server import free_port
 from firn.model.errors import FirnError, Unavailable
 from firn.model.outcome import Committed
@@ -109,26 +110,20 @@ def _daemon(folder: Path, servers: EmbeddedServers) -> Iterator[Stack]:
     )
     log = folder / "daemon.log"
     with log.open("wb") as log_file:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "firn", "serve"],
-            env=running.environment, cwd=folder, stdout=log_file, stderr=log_file, start_new_session=True,
-        )  # fmt: skip
+        process = GuardedProcess(
+            [sys.executable, "-m", "firn", "serve"], folder=folder, log=log_file, environment=running.environment
+        )
         try:
             _wait_ready(running.http, process, log)
             yield running
         finally:
-            process.send_signal(signal.SIGTERM)
-            try:
-                process.wait(_STOP_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            process.terminate(grace_seconds=_STOP_S)
 
 
-def _wait_ready(http: str, process: subprocess.Popen[bytes], log: Path) -> None:
+def _wait_ready(http: str, process: GuardedProcess, log: Path) -> None:
     ends_at = time.monotonic() + START_S
     while time.monotonic() < ends_at:
-        if process.poll() is not None:
+        if not process.running:
             break
         if _get(f"{http}/readyz", timeout_s=1) is not None:
             return
@@ -172,7 +167,10 @@ def _run_actors(running: Stack, board: Scoreboard, *, seconds: float, writers: i
 def _actor(running: Stack, role: str, number: int, *, seconds: float) -> Iterator[subprocess.Popen[bytes]]:
     with (running.folder / f"{role}-{number}.log").open("wb") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "firn.coordinator.demo.actors", role, str(number), running.redis_url, str(seconds)],
+            [
+                *(sys.executable, "-m", "firn.coordinator.demo.actors", role, str(number), running.redis_url),
+                *(str(seconds), str(os.getpid())),
+            ],
             env=running.environment, stdout=subprocess.PIPE, stderr=log, start_new_session=True,
         )  # fmt: skip
         try:

@@ -7,6 +7,7 @@ JSON lines. Where there is no Java that Spark runs on, it says so, and the demo 
 from __future__ import annotations
 
 import importlib.util
+import os
 import queue
 import subprocess
 import sys
@@ -114,7 +115,7 @@ def spark_part(
         return
     with log.open("wb") as log_file:
         process = subprocess.Popen(
-            [sys.executable, "-m", PROGRAM, redis_url, str(seconds)],
+            [sys.executable, "-m", PROGRAM, redis_url, str(seconds), str(os.getpid())],
             env=dict(environment), cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log_file,
             start_new_session=True,
         )  # fmt: skip

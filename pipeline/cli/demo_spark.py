@@ -21,6 +21,7 @@ from firn.coordinator.client import Answer, TableView
 from firn.coordinator.client.intents import new_intent_id
 from firn.coordinator.demo.actors import ID_STRIDE, Report
 from firn.coordinator.demo.dataset import COUNTRIES, DAYS, FIRST_DAY, TABLE, FileStats, customers_by_bucket, stats_of
+from firn.coordinator.demo.ending import end_with
 from firn.coordinator.demo.spark_part import SparkLine
 from firn.model.amounts import plural
 from firn.model.errors import Misconfigured
@@ -151,7 +152,8 @@ def tell(stage: Any, text: str, *, report: Report | None = None, read: FileStats
 
 def main(arguments: Sequence[str]) -> None:
     """Append, wait, compact, read back."""
-    redis_url, seconds = arguments
+    redis_url, seconds, parent = arguments
+    end_with(int(parent))  # Java ends with this process
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that Java is stopped, too
     ends_at = time.monotonic() + float(seconds)
     connection = Connection(redis=redis_url)
