@@ -58,8 +58,9 @@ class Metrics:
         )
         self.conflicts = Counter(
             "firn_conflicts",
-            "Intents rejected, by rule, operation, and the operation of the commit that came first (none, or unknown).",
-            ("rule", "operation", "against"),
+            "Intents rejected, by rule, hint (fix: a mistake of the writer; others: what came meanwhile), operation, "
+            "and the operation of the commit that came first (none, or unknown).",
+            ("rule", "hint", "operation", "against"),
             registry=self.registry,
         )
         self.repeats = Counter(

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from grafana.dashboard import Dashboard
 from grafana.panels import Query, lines, listing, number
-from grafana.queries import COMMITTED, REJECTED, happened
+from grafana.queries import happened
 
 
 def conflicts() -> Dashboard:
     """Who fights whom?"""
     refused = happened("firn_conflicts_total", "1h")
+    conflicting = happened('firn_conflicts_total{hint!="fix"}', "1h")
+    mistaken = happened('firn_conflicts_total{hint="fix"}', "1h")
+    of_all = f"clamp_min(sum{happened('firn_intents_total', '1h')}, 1)"
     return Dashboard(
         uid="firn-conflicts",
         title="firn / Conflicts",
@@ -18,13 +21,19 @@ def conflicts() -> Dashboard:
             (
                 "Now",
                 (
-                    number("Rejected, last hour", f"round(sum{refused}) or vector(0)"),
                     number(
-                        "Share rejected",
-                        f"{REJECTED} / ({COMMITTED} + {REJECTED})",
+                        "Share of conflicts, last hour",
+                        f"(sum{conflicting} or vector(0)) / {of_all}",
                         unit="percentunit",
                         warn=0.1,
                         bad=0.3,
+                        about="Of all intents, those that met what came first: a writer's work was lost.",
+                    ),
+                    number(
+                        "Share of mistakes, last hour",
+                        f"(sum{mistaken} or vector(0)) / {of_all}",
+                        unit="percentunit",
+                        about="Of all intents, those that only their writer can mend: typos, tables that exist.",
                     ),
                     number(
                         "Replayed batches, last hour",
@@ -52,8 +61,9 @@ def conflicts() -> Dashboard:
                     ),
                     listing(
                         "By rule, last hour",
-                        f"sort_desc(round(sum by (rule) {refused}) > 0)",
+                        f"sort_desc(round(sum by (rule, hint) {refused}) > 0)",
                         ("rule", "rule"),
+                        ("hint", "its writer can"),
                         about="docs/replay.md says what each rule protects.",
                     ),
                 ),

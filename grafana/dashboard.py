@@ -9,7 +9,7 @@ from grafana_foundation_sdk.builders import dashboard
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models.dashboard import DashboardCursorSync, DashboardLinkType
 
-from grafana.panels import SOURCE
+from grafana.panels import SOURCE, of_cluster
 
 
 class Dashboard(msgspec.Struct, frozen=True, kw_only=True):
@@ -20,6 +20,12 @@ class Dashboard(msgspec.Struct, frozen=True, kw_only=True):
     question: str
     rows: tuple[tuple[str, tuple[Any, ...]], ...]
     per_table: bool = False
+
+
+def _variable(label: str, title: str, *, metric: str) -> dashboard.QueryVariable:
+    """Return a choice among the values that a label of a metric has; all of them also means: or no such label."""
+    variable = dashboard.QueryVariable(label).label(title).datasource(SOURCE).query(f"label_values({metric}, {label})")
+    return variable.multi(True).include_all(True).all_value(".*")  # noqa: FBT003 - the library's
 
 
 def built(described: Dashboard) -> str:
@@ -36,9 +42,9 @@ def built(described: Dashboard) -> str:
         .readonly()
         .link(dashboard.DashboardLink("firn").type(DashboardLinkType.DASHBOARDS).tags(["firn"]).as_dropdown(False))  # noqa: FBT003 - the library's
     )
+    builder = builder.with_variable(_variable("cluster", "Cluster", metric="firn_build_info"))
     if described.per_table:
-        names = dashboard.QueryVariable("table").label("Table").datasource(SOURCE).multi(True).include_all(True)  # noqa: FBT003 - the library's
-        builder = builder.with_variable(names.query("label_values(firn_table_snapshots, table)"))
+        builder = builder.with_variable(_variable("table", "Table", metric=of_cluster("firn_table_snapshots")))
     for title, panels in described.rows:
         builder = builder.with_row(dashboard.Row(title))
         for panel in panels:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from grafana.dashboard import Dashboard
 from grafana.panels import Query, lines, listing, number
-from grafana.queries import COMMITTED, REJECTED, REPEATED, happened, quantile, quantiles
+from grafana.queries import COMMITTED, CONFLICTS, MISTAKES, REPEATED, happened, quantile, quantiles
 
 
 def fleet() -> Dashboard:
@@ -122,10 +122,12 @@ def fleet() -> Dashboard:
                     lines(
                         "Intents a second",
                         Query(COMMITTED, "committed"),
-                        Query(REJECTED, "rejected"),
+                        Query(CONFLICTS, "rejected: conflicts"),
+                        Query(MISTAKES, "rejected: mistakes"),
                         Query(REPEATED, "answered again"),
                         unit="ops",
-                        about="Answered again: submitted once more after it had been decided.",
+                        about="Mistakes: what only their writer can mend. Answered again: submitted once more after "
+                        "it had been decided.",
                     ),
                     lines(
                         "Time to an outcome",

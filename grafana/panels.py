@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 import msgspec
@@ -9,6 +10,9 @@ from grafana_foundation_sdk.builders import bargauge, common, dashboard, heatmap
 from grafana_foundation_sdk.models.common import BigValueGraphMode, StackingMode
 from grafana_foundation_sdk.models.dashboard import DataSourceRef, DataTransformerConfig, Threshold, ThresholdsMode
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
+
+CLUSTER: Final = 'cluster=~"$cluster"'
+_SELECTOR: Final = re.compile(r"\b((?:firn_|process_)\w+|up|ALERTS)\b(?:\{([^}]*)\})?")
 
 SOURCE: Final = DataSourceRef(type_val="prometheus", uid="prometheus")
 
@@ -18,6 +22,11 @@ class Query(msgspec.Struct, frozen=True):
 
     expression: str
     legend: str = ""
+
+
+def of_cluster(expression: str) -> str:
+    """Narrow every selector of an expression to the cluster that is chosen on the dashboard."""
+    return _SELECTOR.sub(lambda found: f"{found[1]}{{{f'{found[2]}, ' if found[2] else ''}{CLUSTER}}}", expression)
 
 
 def lines(title: str, *queries: Query, unit: str = "short", about: str = "", stacked: bool = False) -> Any:
@@ -82,7 +91,8 @@ def _titled(panel: Any, title: str, *, about: str, width: int, height: int) -> A
 
 def _asked(panel: Any, *queries: Query, instant: bool = False, form: PromQueryFormat | None = None) -> Any:
     for position, query in enumerate(queries):
-        target = prometheus.Dataquery().ref_id(chr(ord("A") + position)).datasource(SOURCE).expr(query.expression)
+        target = prometheus.Dataquery().ref_id(chr(ord("A") + position)).datasource(SOURCE)
+        target = target.expr(of_cluster(query.expression))
         target = target.legend_format(query.legend or "__auto")
         target = target.instant() if instant else target.range()
         panel = panel.with_target(target if form is None else target.format(form))

@@ -9,6 +9,12 @@ from grafana.panels import Query
 COMMITTED: Final = 'sum(rate(firn_intents_total{outcome="committed"}[$__rate_interval]))'
 REJECTED: Final = 'sum(rate(firn_intents_total{outcome="rejected"}[$__rate_interval]))'
 
+CONFLICTS: Final = 'sum(rate(firn_conflicts_total{hint!="fix"}[$__rate_interval]))'
+"""What was rejected because of what came first."""
+
+MISTAKES: Final = 'sum(rate(firn_conflicts_total{hint="fix"}[$__rate_interval]))'
+"""What was rejected because only its writer can mend it."""
+
 REPEATED: Final = "sum(rate(firn_repeated_intents_total[$__rate_interval]))"
 
 SWAPS: Final = 'sum(rate(firn_batches_total{result="won"}[$__rate_interval]))'

@@ -257,7 +257,7 @@ class Publisher:
         event = msgspec.structs.replace(event, id=f"{epoch}/{entry.shard}/{entry.entry_id}")
         self._metrics.dead_letters.labels(rule).inc()
         self._metrics.intents.labels("unreadable", "rejected").inc()
-        self._metrics.conflicts.labels(rule, "unreadable", "none").inc()
+        self._metrics.conflicts.labels(rule, outcome.hint, "unreadable", "none").inc()
         settlement = Settlement(
             shard=entry.shard,
             entry_id=entry.entry_id,
@@ -377,7 +377,7 @@ class Publisher:
 
     def _count_refusal(self, refusal: _Refusal) -> None:
         outcome = refusal.outcome
-        self._metrics.conflicts.labels(outcome.rule, refusal.operation, _against(outcome)).inc()
+        self._metrics.conflicts.labels(outcome.rule, outcome.hint, refusal.operation, _against(outcome)).inc()
         if refusal.for_people:
             self._metrics.dead_letters.labels(outcome.rule).inc()
 

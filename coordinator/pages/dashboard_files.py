@@ -121,6 +121,6 @@ def _columns(transformations: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, s
 
 
 def _variable(stored: Mapping[str, Any]) -> Variable:
-    metric, _, label = stored["query"].removeprefix("label_values(").removesuffix(")").partition(", ")
+    metric, _, label = stored["query"].removeprefix("label_values(").removesuffix(")").rpartition(", ")
     assert label == stored["name"], f"variable {stored['name']}: its query is not label_values(metric, label)"
     return Variable(name=stored["name"], label=stored["label"], metric=metric)

@@ -113,7 +113,7 @@ async def choices_of(dashboard: Dashboard, prometheus: Prometheus, moment: Momen
     for variable in dashboard.variables:
         chosen = moment.chosen.get(variable.name, "")
         try:
-            values = await prometheus.values_of(variable.name, metric=variable.metric, span=moment.span)
+            values = await prometheus.values_of(variable.name, metric=moment.query(variable.metric), span=moment.span)
         except Unavailable:
             values = []  # every panel says why
         values = sorted({*values[:CHOICES_MAX], *([chosen] if chosen else [])})

@@ -16,7 +16,7 @@ from firn.model.outcome import Outcome, Rejected, decode_outcome
 from firn.model.sharding import shard_of
 from firn.storage.memory_streams import MemoryRedis, MemoryStreams
 from firn.storage.pointers import Pointers
-from tests.unit.coordinator.workbench import SHARDS, TABLE, Workbench, append, create, new_id
+from tests.unit.coordinator.workbench import SHARDS, TABLE, Workbench, append, create, delete, new_id
 
 START_MS = 1_800_000_000_000
 LONG_MS = 60_000
@@ -113,6 +113,26 @@ async def test_another_daemon_says_the_same(bench: Bench, pause_ms: int) -> None
         bench.now_ms += pause_ms
         assert await bench.answer(rename) == first
         assert await bench.names_of_tables() == {TABLE}
+
+
+async def test_mistakes_are_counted_apart_from_conflicts(bench: Bench) -> None:
+    """What only its writer can mend says nothing about who fights whom: alerts tell them apart by the hint."""
+    async with bench.daemon() as daemon:
+        await refused_rename(bench)
+        await bench.commit(create(intent_id=bench.fresh_id()))
+        await bench.refuse(create(intent_id=bench.fresh_id()))
+        await bench.refuse(delete("nowhere", intent_id=bench.fresh_id()))
+        await bench.streams.submit(0, b"no intent")
+        while not await bench.streams.dead_letters():  # noqa: ASYNC110 - as soon as it is set aside
+            await asyncio.sleep(0.005)
+        counted = {
+            (sample.labels["rule"], sample.labels["hint"])
+            for sample in next(iter(daemon.metrics.conflicts.collect())).samples
+            if sample.name == "firn_conflicts_total"
+        }
+    assert counted == {
+        ("unknown-table", "fix"), ("table-exists", "fix"), ("missing-file", "replan"), ("malformed-json", "fix")
+    }  # fmt: skip
 
 
 async def test_redis_is_asked_by_who_has_just_got_a_shard_and_by_nobody_who_has_had_it(bench: Bench) -> None:
