@@ -21,8 +21,8 @@ run: $(STAMP) ## the daemon on embedded servers, its state kept in ./data
 	FIRN_LOG_FORMAT=$${FIRN_LOG_FORMAT:-auto} $(BIN)/firn serve --embedded --data ./data $(ARGS)
 
 test: $(STAMP) ## all tests but the long ones, those without servers first
-	$(BIN)/python -m pytest -n auto -m "$(NO_SERVERS)" $(ARGS)
-	$(BIN)/python -m pytest -n auto --dist loadscope -m "($(SERVERS)) and not ($(ENGINES) or alone) and not long" $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) -m "$(NO_SERVERS)" $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadscope -m "($(SERVERS)) and not ($(ENGINES) or alone) and not long" $(ARGS)
 	$(BIN)/python -m pytest -m "alone and not long" $(ARGS)
 	$(BIN)/python -m pytest -n auto --dist loadscope -m "($(ENGINES)) and not long" $(ARGS)
 
@@ -31,9 +31,11 @@ test: $(STAMP) ## all tests but the long ones, those without servers first
 ENGINES := interop or spark
 SERVERS := integration or acceptance or $(ENGINES)
 NO_SERVERS := not ($(SERVERS)) and not long
+# Without engines a worker waits a third of its time, for servers or for a delay that is tested.
+WORKERS = $(shell $(BIN)/python -c 'import os; print(os.cpu_count() + 1)')
 
-test-unit: $(STAMP) ## the tests that need no servers: seconds
-	$(BIN)/python -m pytest -n auto -m "$(NO_SERVERS)" $(ARGS)
+test-unit: $(STAMP) ## the tests that need no servers: minutes
+	$(BIN)/python -m pytest -n $(WORKERS) -m "$(NO_SERVERS)" $(ARGS)
 
 test-long: $(STAMP) ## the tests that take minutes, and many more examples of each property
 	$(BIN)/python -m pytest --hypothesis-profile=long --timeout=1800 -m "long or not ($(SERVERS))" $(ARGS)
