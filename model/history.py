@@ -7,7 +7,8 @@ their summaries: `SUMMARY_BRANCH` of those that were made on another branch, `SU
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from itertools import compress
 from typing import Final
 
 import msgspec
@@ -46,11 +47,21 @@ def reach_of(metadata: TableMetadata) -> HistoryReach:
     )
 
 
-def branch_histories(metadata: TableMetadata) -> Mapping[str, Sequence[Snapshot]]:
-    """Return the snapshots of each branch, newest first: each snapshot is in one of them, of ``main`` if it is in that.
+class Histories(msgspec.Struct, frozen=True, kw_only=True):
+    """The snapshots of each branch, newest first: each in one of them, of ``main`` if it is in that.
 
-    Those before a gap are there, too, if firn made them on the branch. Staged snapshots, and those of branches that are
-    gone, are in none.
+    `turns` are snapshots that show what else there is: a commit on ``main`` that did not follow the one made before it,
+    and the one that it followed. Without them, what was staged or rolled back would seem to be a part of ``main``.
+    """
+
+    of_branch: Mapping[str, Sequence[Snapshot]]
+    turns: frozenset[int] = frozenset()
+
+
+def histories_of(metadata: TableMetadata) -> Histories:
+    """Return the history of each branch, with what firn made on it before a gap.
+
+    Staged snapshots, those of branches that are gone, and those that a branch was rolled back from are in none.
     """
     branches = sorted((name for name, ref in metadata.refs.items() if ref.type == "branch"), key=_main_first)
     found: dict[str, list[Snapshot]] = {}
@@ -59,11 +70,40 @@ def branch_histories(metadata: TableMetadata) -> Mapping[str, Sequence[Snapshot]
         own = [one for one in ancestors_of(metadata, metadata.refs[name].snapshot_id) if one.snapshot_id not in claimed]
         found[name] = own
         claimed.update(one.snapshot_id for one in own)
+    passed, turns = _passed(metadata, claimed)
     for snapshot in metadata.snapshots:
         branch = None if snapshot.snapshot_id in claimed else _made_on(snapshot)
-        if branch is not None and branch in found:
+        if branch is not None and branch in found and snapshot.snapshot_id not in passed:
             found[branch].append(snapshot)
-    return {name: sorted(history, key=_age, reverse=True) for name, history in found.items()}
+    of_branch = {name: sorted(history, key=_age, reverse=True) for name, history in found.items()}
+    return Histories(of_branch=of_branch, turns=frozenset(turns))
+
+
+def _passed(metadata: TableMetadata, claimed: Collection[int]) -> tuple[set[int], set[int]]:
+    """Return the snapshots that ``main`` passed by, though nothing in them says so, and those that show it.
+
+    Snapshots are in the order in which they were made. Whatever lies between one of ``main`` and its parent, or behind
+    the head, was made elsewhere or rolled back.
+    """
+    places = {snapshot.snapshot_id: place for place, snapshot in enumerate(metadata.snapshots)}
+    unclaimed = [one.snapshot_id not in claimed and _made_on(one) == MAIN_BRANCH for one in metadata.snapshots]
+    passed: set[int] = set()
+    turns: set[int] = set()
+    if not any(unclaimed):
+        return passed, turns
+    head = metadata.refs.get(MAIN_BRANCH)
+    end = -1 if head is None else places.get(head.snapshot_id, -1)
+    passed.update(one.snapshot_id for one in compress(metadata.snapshots[end + 1 :], unclaimed[end + 1 :]))
+    for place in range(end, -1, -1):
+        one = metadata.snapshots[place]
+        parent = None if one.parent_snapshot_id is None else places.get(one.parent_snapshot_id)
+        if one.snapshot_id in passed or _made_on(one) != MAIN_BRANCH or parent is None or parent >= place - 1:
+            continue
+        between = {metadata.snapshots[at].snapshot_id for at in range(parent + 1, place) if unclaimed[at]}
+        if between:
+            passed |= between
+            turns |= {one.snapshot_id, metadata.snapshots[parent].snapshot_id}
+    return passed, turns
 
 
 def _made_on(snapshot: Snapshot) -> str | None:

@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from firn.model.errors import InvalidPropertyError
+from firn.model.spelling import did_you_mean
 
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}")
 _LONG_MIN: Final = -(2**63)
@@ -151,6 +152,11 @@ APPEND_MODE: Final = ChoiceProperty("firn.append-mode", "merge", ("merge", "per-
 EXPIRE_ON_COMMIT: Final = BoolProperty("firn.expire-on-commit", default=True)
 SNAPSHOTS_MAX: Final = IntProperty("firn.snapshots-max", 1_000, 0, _INT_MAX)
 """Snapshots of a branch that a busy table keeps, whatever their age; 0 for as many as there are."""
+HISTORY_PER_MINUTE: Final = IntProperty("firn.history.per-minute", 2, 0, 60_000)
+"""Snapshots that stay of each minute of the last hour, once the newest alone are more than a table keeps."""
+HISTORY_PER_HOUR: Final = IntProperty("firn.history.per-hour", 4, 0, 3_600_000)
+HISTORY_PER_DAY: Final = IntProperty("firn.history.per-day", 2, 0, 86_400_000)
+"""Snapshots that stay of each day before the last; 0: what is older than a day goes first."""
 
 MAINTAIN: Final = BoolProperty("firn.maintain.enabled", default=True)
 MAINTAIN_DELETE_FILES_MIN: Final = IntProperty("firn.maintain.delete-files-min", 10, 1, _INT_MAX)
@@ -179,17 +185,31 @@ CHECKED: Final[tuple[IntProperty | ChoiceProperty, ...]] = (
     COMMIT_RETRY_MAX_WAIT_MS, COMMIT_RETRY_TOTAL_MS, METADATA_COMPRESSION, METADATA_PREVIOUS_VERSIONS_MAX,
     SUMMARY_PARTITION_LIMIT, METRICS_INFERRED_COLUMNS_MAX, FILE_FORMAT, TARGET_FILE_SIZE_BYTES,
     DELETE_TARGET_FILE_SIZE_BYTES, EXPIRE_SNAPSHOT_AGE_MS, EXPIRE_SNAPSHOTS_MIN, EXPIRE_REF_AGE_MS, SPLIT_SIZE_BYTES,
-    APPEND_MODE, SNAPSHOTS_MAX, MAX_SWAPS_PER_SECOND, MAINTAIN_DELETE_FILES_MIN, MAINTAIN_MANIFESTS_MIN,
+    APPEND_MODE, SNAPSHOTS_MAX, HISTORY_PER_MINUTE, HISTORY_PER_HOUR, HISTORY_PER_DAY, MAX_SWAPS_PER_SECOND,
+    MAINTAIN_DELETE_FILES_MIN, MAINTAIN_MANIFESTS_MIN,
     MAINTAIN_SNAPSHOTS_MIN,
     MAINTAIN_STATISTICS, MAINTAIN_STATISTICS_SNAPSHOTS, MAINTAIN_ORPHANS_EVERY_HOURS, MAINTAIN_ORPHANS_AGE_HOURS,
     MAINTAIN_ORPHANS_SEARCHED_MS,
 )  # fmt: skip
 
 
+FAMILIES: Final = ("firn.history.", "firn.maintain.")
+"""Beginnings of names of which all are known here: another is misspelt."""
+
+
 def check_properties(properties: Mapping[str, str]) -> None:
-    """Refuse values that would make every later commit fail; for properties that are being set, not stored ones."""
+    """Refuse names and values that do not mean what they should; for properties that are being set, not stored ones."""
     for declared in CHECKED:
         declared.of(properties)
+    known = {MAINTAIN.name, *(declared.name for declared in CHECKED)}
+    for name in properties:
+        if name.startswith(FAMILIES) and name not in known:
+            siblings = sorted(other for other in known if other.startswith(FAMILIES))
+            raise InvalidPropertyError(
+                "there is no such property",
+                where=f"properties.{name[:80]}",
+                hint=did_you_mean(name, siblings) or f"there are {', '.join(siblings)}",
+            )
 
 
 def unusable_properties(properties: Mapping[str, str]) -> tuple[str, ...]:

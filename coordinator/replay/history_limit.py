@@ -1,9 +1,10 @@
 """Snapshots that expire with commits, so that a busy table's metadata stays as small as it is.
 
-A table that says nothing keeps the newest `firn.snapshots-max` snapshots of each branch. One that sets
-``history.expire.max-snapshot-age-ms`` keeps them as long as that. Tags, staged snapshots, branches with settings of
-their own, what other writers made (unless the table sets a property of firn's), and whatever work that waits or has
-reserved needs, stay as for any expiry. No file is deleted here.
+A table that says nothing keeps `firn.snapshots-max` snapshots of each branch: the newest, and of the older ones fewer
+the older they are (`firn.model.history_thinning`). One that sets ``history.expire.max-snapshot-age-ms`` keeps all that
+are not older. Tags, staged snapshots, branches with settings of their own, what other writers made (unless the table
+sets a property of firn's), and whatever work that waits or has reserved needs, stay as for any expiry. No file is
+deleted here.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from typing import Final
 
 from firn.coordinator.replay.holds import snapshots_held
 from firn.coordinator.replay.working import Working
-from firn.model.ancestry import ancestors_of
 from firn.model.errors import FirnError
-from firn.model.history import SUMMARY_BATCH
+from firn.model.history import SUMMARY_BATCH, histories_of
+from firn.model.history_thinning import Pace, kept_of
 from firn.model.metadata import TableMetadata
 from firn.model.retention import Criteria, apply_expiry, plan_expiry
 from firn.model.table_properties import (
@@ -22,6 +23,9 @@ from firn.model.table_properties import (
     EXPIRE_SNAPSHOT_AGE_MS,
     EXPIRE_SNAPSHOTS_MIN,
     GC_ENABLED,
+    HISTORY_PER_DAY,
+    HISTORY_PER_HOUR,
+    HISTORY_PER_MINUTE,
     SNAPSHOTS_MAX,
 )
 
@@ -84,33 +88,56 @@ def limit_history(working: Working) -> None:
     metadata = working.metadata
     if metadata is None or working.change != "updated" or not working.snapshots or not _is_wanted(metadata):
         return
-    now_ms, count_max = working.attempt.now_ms, _count_max(metadata)
     expiry_ms = working.attempt.expiry_ms
     aged_ms = expiry_ms - EXPIRE_SNAPSHOT_AGE_MS.sane(metadata.properties)
+    is_by_age = EXPIRE_SNAPSHOT_AGE_MS.name in metadata.properties
     made_here = {draft.snapshot.snapshot_id: "made by the same commit" for draft in working.snapshots}
-    retain_last = count_max or EXPIRE_SNAPSHOTS_MIN.sane(metadata.properties)
     try:
         expiry = plan_expiry(
             metadata,
-            Criteria(older_than_ms=_behind_all(metadata) if count_max else aged_ms, retain_last=retain_last),
+            Criteria(
+                older_than_ms=aged_ms if is_by_age else _behind_all(metadata),
+                retain_last=max(1, EXPIRE_SNAPSHOTS_MIN.sane(metadata.properties)),
+            ),
             now_ms=expiry_ms,
             in_use={
                 **_of_others(metadata),
-                **_staged(metadata, since_ms=aged_ms),
+                **_of_histories(metadata, now_ms=expiry_ms, aged_ms=aged_ms),
                 **made_here,
                 **snapshots_held(metadata, working.waiting),
             },
             refs_in_use=dict.fromkeys(metadata.refs, "not for a commit to remove"),
         )
-        limited = metadata if expiry.is_empty else apply_expiry(metadata, expiry, now_ms=now_ms)
+        limited = metadata if expiry.is_empty else apply_expiry(metadata, expiry, now_ms=working.attempt.now_ms)
     except FirnError:
         return  # what another writer stored cannot be used: an expiry that is asked for reports it, a commit goes on
     if limited is not metadata:
         working.change_metadata(limited)
 
 
+def _of_histories(metadata: TableMetadata, *, now_ms: int, aged_ms: int) -> dict[int, str]:
+    """Snapshots that stay of the branches' histories, where their number counts, and of what is on no branch."""
+    histories, count_max = histories_of(metadata), _count_max(metadata)
+    pace = Pace(
+        per_minute=HISTORY_PER_MINUTE.sane(metadata.properties),
+        per_hour=HISTORY_PER_HOUR.sane(metadata.properties),
+        per_day=HISTORY_PER_DAY.sane(metadata.properties),
+    )
+    kept: dict[int, str] = {}
+    on_branch: set[int] = set()
+    for name, history in histories.of_branch.items():
+        on_branch.update(one.snapshot_id for one in history)
+        ref = metadata.refs[name]
+        if count_max and ref.min_snapshots_to_keep is None and ref.max_snapshot_age_ms is None:
+            stay = kept_of(history, now_ms=now_ms, pace=pace, count_max=count_max)
+            kept.update(dict.fromkeys(stay, f"stays of the history of {name}"))
+    beside = (one for one in metadata.snapshots if one.snapshot_id not in on_branch and one.timestamp_ms >= aged_ms)
+    kept.update((one.snapshot_id, "on no branch, but not old enough") for one in beside)
+    return {**dict.fromkeys(histories.turns, "shows what is on no branch"), **kept}
+
+
 def _behind_all(metadata: TableMetadata) -> int:
-    """A time at which every snapshot is old: where their number counts, it must not matter how a clock went."""
+    """A time at which every snapshot is old: unless the table sets an age, it must not matter how a clock went."""
     return 1 + max(snapshot.timestamp_ms for snapshot in metadata.snapshots)
 
 
@@ -122,14 +149,4 @@ def _of_others(metadata: TableMetadata) -> dict[int, str]:
         snapshot.snapshot_id: "made by another writer"
         for snapshot in metadata.snapshots
         if SUMMARY_BATCH not in (snapshot.summary or {})
-    }
-
-
-def _staged(metadata: TableMetadata, *, since_ms: int) -> dict[int, str]:
-    """Snapshots on no branch or tag that are not old enough."""
-    on_branch = {s.snapshot_id for ref in metadata.refs.values() for s in ancestors_of(metadata, ref.snapshot_id)}
-    return {
-        snapshot.snapshot_id: "on no branch, but not old enough"
-        for snapshot in metadata.snapshots
-        if snapshot.snapshot_id not in on_branch and snapshot.timestamp_ms >= since_ms
     }

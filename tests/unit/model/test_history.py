@@ -8,7 +8,7 @@ import msgspec
 
 from firn.model import refs
 from firn.model.cherry_pick import STAGED_WAP_ID
-from firn.model.history import SUMMARY_BATCH, SUMMARY_BRANCH, SUMMARY_STAGED, HistoryReach, branch_histories, reach_of
+from firn.model.history import SUMMARY_BATCH, SUMMARY_BRANCH, SUMMARY_STAGED, HistoryReach, histories_of, reach_of
 from firn.model.metadata import TableMetadata
 from firn.model.metadata_changes import remove_snapshots
 from firn.model.snapshot import SnapshotRef
@@ -27,7 +27,7 @@ def marked(metadata: TableMetadata, marks: dict[int, dict[str, str]]) -> TableMe
 
 
 def ids(metadata: TableMetadata) -> dict[str, list[int]]:
-    return {name: [one.snapshot_id for one in found] for name, found in branch_histories(metadata).items()}
+    return {name: [one.snapshot_id for one in found] for name, found in histories_of(metadata).of_branch.items()}
 
 
 def test_a_table_without_snapshots_has_no_history() -> None:
@@ -67,3 +67,27 @@ def test_what_was_never_on_a_branch_is_no_part_of_its_history() -> None:
 def test_what_others_made_before_a_gap_is_nobodys() -> None:
     gap = remove_snapshots(appended(table(), 1, 2, 3, step=1000), [2], now_ms=NOW)
     assert ids(gap) == {"main": [3]}
+
+
+def without(metadata: TableMetadata, *snapshot_ids: int) -> TableMetadata:
+    return remove_snapshots(metadata, snapshot_ids, now_ms=NOW)
+
+
+def test_what_was_staged_without_a_mark_is_told_by_the_commit_that_passed_it_by() -> None:
+    staged = appended(appended(table(), 1, 2, step=1000), 3, branch=None)
+    metadata = marked(appended(staged, 4, 5, step=1000), {})
+    assert ids(metadata) == {"main": [5, 4, 2, 1]}
+    assert histories_of(metadata).turns == {2, 4}
+    assert ids(without(metadata, 1)) == {"main": [5, 4, 2]}
+    assert histories_of(without(metadata, 3)).turns == set(), "nothing is left that it would have to be told from"
+
+
+def test_what_main_was_rolled_back_from_is_no_part_of_it() -> None:
+    before = marked(appended(table(), 1, 2, 3, 4, step=1000), {})
+    back = refs.roll_back(before, 2, now_ms=NOW)
+    assert ids(back) == {"main": [2, 1]}
+    assert histories_of(back).turns == set(), "the head is enough"
+    on = marked(appended(back, 5, 6, 7, step=1000), {})
+    assert ids(on) == {"main": [7, 6, 5, 2, 1]}
+    assert histories_of(on).turns == {2, 5}
+    assert ids(without(on, 1, 6)) == {"main": [7, 5, 2]}, "also behind a gap"

@@ -64,6 +64,34 @@ def test_values_that_the_java_library_works_with_are_accepted(name, text):
     properties.check_properties({name: text})
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("firn.history.per-minutes", "did you mean 'firn.history.per-minute'"),
+        ("firn.history.per_day", "did you mean 'firn.history.per-day'"),
+        ("firn.maintain.enable", "did you mean 'firn.maintain.enabled'"),
+        ("firn.history.thin", "firn.history.per-day"),
+        ("firn.history." + "x" * 5_000, "there are firn.history.per-day"),
+    ],
+)
+def test_a_misspelt_name_is_refused_with_what_was_meant(name, meant):
+    with pytest.raises(InvalidMetadata, match=meant) as caught:
+        properties.check_properties({name: "1"})
+    assert len(str(caught.value)) < 1_000
+
+
+@pytest.mark.parametrize("name", ["firn.team", "owner", "firn.compaction.min-input-files", "firn.maintain.enabled"])
+def test_other_names_are_the_users(name):
+    properties.check_properties({name: "1"})
+
+
+@pytest.mark.parametrize("step", ["minute", "hour", "day"])
+@pytest.mark.parametrize("text", ["-1", "some", "86400001"])
+def test_steps_of_a_history_are_counts(step, text):
+    with pytest.raises(InvalidMetadata, match=rf"^properties\.firn\.history\.per-{step}: "):
+        properties.check_properties({f"firn.history.per-{step}": text})
+
+
 def test_a_stored_value_that_cannot_be_used_is_listed_and_its_default_taken():
     stored = {
         "commit.manifest.min-count-to-merge": "abc",

@@ -9,13 +9,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from firn.coordinator.daemon import Daemon
+from firn.coordinator.daemon import Daemon, wall_clock_ms
+from firn.coordinator.fsck.run import check_table
 from firn.model.errors import Unavailable
 from firn.model.intent import DropTable, RegisterTable
-from firn.model.operations.refs import CreateTag
+from firn.model.metadata_check import check_metadata
+from firn.model.operations.refs import CreateTag, Rollback
 from firn.model.operations.upkeep import ExpireSnapshots, UpdateProperties
 from firn.model.outcome import Committed
 from firn.storage.metadata_files import encode_metadata
+from firn.storage.pointers import Pointers
 from tests.unit.coordinator.replay.gathering import Gathering
 from tests.unit.coordinator.transactions.ledger import transaction
 from tests.unit.coordinator.workbench import TABLE, Workbench, append, create, delete, new_id
@@ -151,6 +154,100 @@ async def test_what_other_writers_made_stays_unless_the_table_asks(properties: d
         left = {snapshot.snapshot_id for snapshot in (await bench.metadata()).snapshots}
     assert len(left) < COUNT + 5, "those of firn's own are cut back in any case"
     assert ({snapshot.snapshot_id for snapshot in others} <= left) is stay
+
+
+DAYS = 6
+HOUR_MS = 3_600_000
+
+
+class SlowClock:
+    """A wall clock that stands still between `pass_by`s, and is days behind the queue's."""
+
+    def __init__(self) -> None:
+        self.now_ms = wall_clock_ms() - (DAYS + 1) * 24 * HOUR_MS
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+    def pass_by(self, *, hours: int) -> None:
+        self.now_ms += hours * HOUR_MS
+
+
+async def test_a_history_thins_out_with_its_age(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, bench, snapshot_of = SlowClock(), Workbench(), dict[int, int | None]()
+    monkeypatch.setattr("tests.unit.coordinator.workbench.Daemon", partial(Daemon, wall_ms=clock))
+    async with bench.daemon():
+        await bench.commit(create(properties={"firn.snapshots-max": "24"}))
+        for hour in range(DAYS * 24):
+            clock.pass_by(hours=1)
+            outcome = await bench.commit(append(f"f{hour:03d}"))
+            snapshot_of[hour] = outcome.snapshot_id
+        metadata, live = await bench.metadata(), await bench.live()
+        pointer = (await Pointers(bench.zookeeper.connect()).read(TABLE)).pointer
+    assert live == [f"f{hour:03d}" for hour in range(DAYS * 24)]
+    hours = [hour for hour, snapshot_id in snapshot_of.items() if metadata.snapshot_by_id(snapshot_id or 0) is not None]
+    assert 24 <= len(hours) == len(metadata.snapshots) <= 24 + 24 // 4 + 8
+    assert hours[-12:] == list(range(DAYS * 24 - 12, DAYS * 24)), "the newest are all there"
+    now_ms = metadata.last_updated_ms
+    days = {one.timestamp_ms // (24 * HOUR_MS) for one in metadata.snapshots}
+    assert days == set(range(now_ms // (24 * HOUR_MS) - len(days) + 1, now_ms // (24 * HOUR_MS) + 1))
+    assert len(days) >= DAYS - 1, "a snapshot of each day"
+
+    made = [snapshot_of[hour] for hour in range(DAYS * 24)]
+    for one in metadata.snapshots[1:]:
+        assert one.parent_snapshot_id == made[made.index(one.snapshot_id) - 1], "parents stay what they are"
+    newest_gap = max(set(range(DAYS * 24)) - set(hours))
+    assert [entry.snapshot_id for entry in metadata.snapshot_log] == made[newest_gap + 1 :]
+    check_metadata(metadata)
+    verdict = check_table(pointer, files=bench.files, limits=bench.limits)
+    assert {finding.invariant for finding in verdict.findings} == {"nothing-missing"}, "the data files of this bench"
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"history.expire.max-snapshot-age-ms": str(30 * HOUR_MS)},
+        {"history.expire.min-snapshots-to-keep": "30"},
+    ],
+)
+async def test_what_icebergs_retention_keeps_is_not_thinned_out(
+    monkeypatch: pytest.MonkeyPatch, properties: dict[str, str]
+) -> None:
+    clock, bench, made = SlowClock(), Workbench(), list[int | None]()
+    monkeypatch.setattr("tests.unit.coordinator.workbench.Daemon", partial(Daemon, wall_ms=clock))
+    async with bench.daemon():
+        limit = {"firn.snapshots-max": "4", **properties}
+        await bench.commit(create(properties=limit))
+        for hour in range(60):
+            clock.pass_by(hours=1)
+            made.append((await bench.commit(append(f"f{hour:03d}"))).snapshot_id)
+        metadata = await bench.metadata()
+    assert [one.snapshot_id for one in metadata.snapshots][-30:] == made[-30:]
+    assert len(metadata.snapshots) < 60
+
+
+async def test_what_was_rolled_back_from_or_staged_stays_until_it_is_old(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, bench, rolled_back = SlowClock(), Workbench(), list[int | None]()
+    monkeypatch.setattr("tests.unit.coordinator.workbench.Daemon", partial(Daemon, wall_ms=clock))
+    async with bench.daemon():
+        await bench.commit(create(properties={"firn.snapshots-max": "4"}))
+        base = await bench.commit(append("base"))
+        for number in range(5):
+            rolled_back.append((await bench.commit(append(f"wrong{number}"))).snapshot_id)
+        await bench.commit(Rollback(intent_id=new_id(), table=TABLE, snapshot_id=base.snapshot_id))
+        staged = await bench.commit(append("staged", stage=True))
+        for hour in range(40):
+            clock.pass_by(hours=1)
+            await bench.commit(append(f"f{hour:03d}"))
+        before = {one.snapshot_id for one in (await bench.metadata()).snapshots}
+        for hour in range(100):
+            clock.pass_by(hours=1)
+            await bench.commit(append(f"g{hour:03d}"))
+        after = await bench.metadata()
+    beside = {*rolled_back, staged.snapshot_id}
+    assert beside <= before
+    assert not beside & {one.snapshot_id for one in after.snapshots}, "they are older than five days"
+    assert len(after.snapshots) <= 4 + 1 + 8
 
 
 # ---------------------------------------------------------------------------------------------------------------------
