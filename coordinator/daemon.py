@@ -30,6 +30,7 @@ from firn.coordinator.lanes.workshop import AnyStores, Workshop
 from firn.coordinator.metrics import Metrics
 from firn.coordinator.operations.bulletin import Bulletin
 from firn.coordinator.operations.consumer_patrol import ConsumerPatrol
+from firn.coordinator.operations.recent_work import WorkMeter
 from firn.coordinator.operations.server_health import ServerHealth
 from firn.coordinator.operations.table_patrol import TablePatrol
 from firn.coordinator.outcomes.disturbances import Disturbances
@@ -181,7 +182,9 @@ class Daemon:
         self._server_health = ServerHealth(
             session, streams, metrics=self.metrics, warehouse=settings.warehouse.location
         )
-        self._bulletin = Bulletin(self._membership, self.lanes, faults=self._server_health.faults)
+        self._bulletin = Bulletin(
+            self._membership, self.lanes, faults=self._server_health.faults, work=WorkMeter(self.metrics).recent
+        )
         self._reservations = Reservations(streams, limits=limits)
         self._disturbances = Disturbances(self._reservations, streams, daemon=self.member, wall_ms=wall_ms)
         self._waiting = WaitingIntents(

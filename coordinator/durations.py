@@ -29,6 +29,11 @@ class Durations:
         """All durations together."""
         return self._sum
 
+    @property
+    def counts(self) -> list[int]:
+        """How many fell into each bucket; those above all bounds are last."""
+        return list(self._counts)
+
     def observe(self, seconds: float) -> None:
         """Count one."""
         self.observe_all((seconds,))

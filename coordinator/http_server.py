@@ -29,6 +29,9 @@ BODY_BYTES_MAX: Final = 64 * 1024
 
 FORM_FIELDS_MAX: Final = 10
 
+CLIENT_LEFT: Final = 499
+"""The status that proxies log for a client that ended the connection before its answer."""
+
 LINGERING_S: Final = 2.0
 """How long the rest of a body is taken that no handler wanted."""
 
@@ -77,7 +80,7 @@ class HttpServer:
 
     async def start(self) -> str:
         """Listen; the URL. Raises Misconfigured when the address cannot be taken."""
-        app = web.Application(middlewares=[self._bound, self._admit], client_max_size=BODY_BYTES_MAX)
+        app = web.Application(middlewares=[_forgive_who_left, self._bound, self._admit], client_max_size=BODY_BYTES_MAX)
         app.router.add_get("/metrics", self._serve_metrics)
         app.router.add_get("/healthz", self._serve_alive)
         app.router.add_get("/readyz", self._serve_ready)
@@ -161,6 +164,17 @@ class HttpServer:
         details = health.details if self._trusts(request) else {}
         body = {"status": "ready" if health.ready else "not ready", "reasons": health.reasons, **details}
         return web.json_response(body, status=200 if health.ready else 503)
+
+
+@web.middleware
+async def _forgive_who_left(request: web.Request, handler: _Handler) -> web.StreamResponse:
+    """Answer a client that has left with a status that nobody reads: a closed tab is no error."""
+    try:
+        return await handler(request)
+    except OSError:
+        if request.transport is not None and not request.transport.is_closing():
+            raise
+        return web.Response(status=CLIENT_LEFT)
 
 
 def client_mistakes_aside() -> logging.Logger:

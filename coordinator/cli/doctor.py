@@ -20,7 +20,7 @@ from firn.coordinator.cli.text import one_line, shown
 from firn.coordinator.cli.zookeeper_servers import servers_of
 from firn.coordinator.config import is_loopback
 from firn.coordinator.fsck.pointer_age import pointer_age
-from firn.coordinator.operations.fleet import fleet_of
+from firn.coordinator.operations.fleet import Cause, fleet_of
 from firn.coordinator.store_identity import stores_trouble
 from firn.coordinator.version import VERSION
 from firn.model.amounts import plural, size_text
@@ -260,17 +260,11 @@ async def _daemons(reach: Reach) -> list[Finding]:
             membership=Membership(session), pointers=Pointers(session), pauses=Pauses(session), streams=streams,
             shards=await shards_of(streams),
         )  # fmt: skip
-    stuck = {str(trouble) for member in fleet.members for trouble in member.troubles}
-    findings = [
-        Finding(check="daemons", state="bad", found=trouble, do="see docs/runbooks/daemons.md")
-        for trouble in fleet.troubles if trouble not in stuck
-    ]  # fmt: skip
+    findings = [_wrong("daemons", cause) for cause in fleet.causes if cause.table is None]
     if not findings:
         findings.append(Finding(check="daemons", state="good", found=f"{len(fleet.members)}, every shard is read"))
-    findings += [
-        Finding(check="tables", state="bad", found=one_line(trouble), do="see docs/runbooks/tables.md")
-        for trouble in sorted(stuck)
-    ]
+    stuck = sorted((cause for cause in fleet.causes if cause.table is not None), key=lambda cause: cause.text)
+    findings += [_wrong("tables", cause) for cause in stuck]
     others = {member.version for member in fleet.members} - {VERSION}
     if fleet.members and not others:
         findings.append(Finding(check="versions", state="good", found=f"{VERSION} everywhere"))
@@ -285,6 +279,10 @@ async def _daemons(reach: Reach) -> list[Finding]:
             check="redundancy", state="warning", found="one daemon: commits wait while it restarts", do="run two",
         ))  # fmt: skip
     return findings
+
+
+def _wrong(check: str, cause: Cause) -> Finding:
+    return Finding(check=check, state="bad", found=one_line(cause.text), do=f"see {cause.runbook}")
 
 
 async def _stores(reach: Reach) -> list[Finding]:

@@ -21,7 +21,7 @@ from firn.coordinator.cli.output import Column, complain
 from firn.coordinator.cli.pausing import pause_text
 from firn.coordinator.cli.reach import Reach, reaching, shards_of
 from firn.coordinator.cli.text import one_line, shown, span_of, time_of
-from firn.coordinator.operations.fleet import Fleet, Shard, fleet_of
+from firn.coordinator.operations.fleet import Cause, Fleet, Shard, fleet_of
 from firn.coordinator.store_identity import stores_trouble
 from firn.model.amounts import plural
 from firn.model.errors import FirnError, Unavailable
@@ -53,7 +53,7 @@ def status(reach: Reach, *, every: bool) -> int:
     if reach.output.as_json:
         reach.output.document(
             {"daemons": fleet.members, "shards": fleet.shards, "tables": fleet.tables,
-             "waiting": fleet.waiting if _redis_told(fleet) else None,
+             "waiting": fleet.waiting,
              "oldest-s": fleet.oldest_s, "paused": fleet.paused, "unmerged": fleet.unmerged,
              "troubles": fleet.troubles}
         )  # fmt: skip
@@ -105,7 +105,7 @@ async def _look(reach: Reach) -> Fleet:
         except FirnError as error:  # what cannot be compared is said by what does not answer
             wrong = str(error) if fleet.zookeeper_answers and streams is not None else None
         troubles += [] if wrong is None else [wrong]
-        return msgspec.structs.replace(fleet, troubles=(*troubles, *fleet.troubles))
+        return msgspec.structs.replace(fleet, causes=(*(Cause(text=text) for text in troubles), *fleet.causes))
 
 
 async def _watch(reach: Reach, rounds: int | None) -> None:
@@ -160,12 +160,15 @@ def _drawn(columns: Sequence[Column], rows: Sequence[Sequence[object]]) -> Table
 def _headline(fleet: Fleet) -> str:
     oldest = "" if fleet.oldest_s is None else f", the oldest for {span_of(round(fleet.oldest_s * 1000))}"
     state = "trouble" if fleet.troubles else "good"
-    daemons, tables = plural(len(fleet.members), "daemon"), plural(fleet.tables, "table or view", "tables and views")
+    daemons, tables = (
+        plural(len(fleet.members), "daemon"),
+        plural(fleet.tables or 0, "table or view", "tables and views"),
+    )
     paused = f" ({len(fleet.paused)} paused)" if fleet.paused else ""
     there = f"{daemons}, {tables}{paused}" if fleet.zookeeper_answers else "daemons and tables not known"
-    waiting = (
-        f"{plural(fleet.waiting, 'intent')} not settled{oldest}" if _redis_told(fleet) else "what waits is not known"
-    )
+    waiting = "what waits is not known"
+    if fleet.waiting is not None:
+        waiting = f"{plural(fleet.waiting, 'intent')} not settled{oldest}"
     return f"{state}: {there}, {waiting}"
 
 

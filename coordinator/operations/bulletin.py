@@ -14,6 +14,7 @@ import msgspec
 import structlog
 
 from firn.coordinator.lanes.lanes import Lanes
+from firn.coordinator.operations.recent_work import RecentWork
 from firn.coordinator.version import VERSION
 from firn.model.errors import FirnError
 from firn.model.trouble import WHY_CHARACTERS_MAX, Trouble
@@ -31,7 +32,8 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     """The content of a member node. `troubles_in_all` counts those that did not fit, too.
 
     `unmerged` says of tables why some of their manifests are not merged, which stops no commit. `stores` names what is
-    wrong with Redis and ZooKeeper, as this daemon sees it.
+    wrong with Redis and ZooKeeper, as this daemon sees it. `work` is what it did in the last minute, None while it does
+    not know yet.
     """
 
     version: str = "?"
@@ -40,17 +42,24 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     troubles_in_all: int = 0
     unmerged: dict[str, str] = {}
     stores: tuple[StoreFault, ...] = ()
+    work: RecentWork | None = None
 
 
 class Bulletin:
     """Keeps one daemon's notice."""
 
     def __init__(
-        self, membership: Membership, lanes: Lanes, *, faults: Callable[[], tuple[StoreFault, ...]] = tuple
+        self,
+        membership: Membership,
+        lanes: Lanes,
+        *,
+        faults: Callable[[], tuple[StoreFault, ...]] = tuple,
+        work: Callable[[], RecentWork | None] = lambda: None,
     ) -> None:
         self._membership = membership
         self._lanes = lanes
         self._faults = faults
+        self._work = work
         self._http: str | None = None
         self._said = b""
         self._log = structlog.get_logger()
@@ -90,7 +99,7 @@ class Bulletin:
         stores = tuple(msgspec.structs.replace(one, said=_short(one.said)) for one in self._faults())
         notice = Notice(
             version=VERSION, http=self._http, troubles=told, troubles_in_all=len(troubles), unmerged=unmerged,
-            stores=stores,
+            stores=stores, work=self._work(),
         )  # fmt: skip
         return msgspec.json.encode(notice)
 

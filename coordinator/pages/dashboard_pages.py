@@ -36,7 +36,7 @@ class DashboardPages:
 
     async def overview(self, _request: web.Request) -> web.Response:
         """Alerts now, and which dashboard answers what."""
-        alerts, trouble = await self._alerts()
+        alerts, trouble = await self.alerts()
         return self._page(
             "dashboards.html", here="/dashboards", poll=REFRESH_S, on_events=False, alerts=alerts, trouble=trouble,
             dashboards=self._dashboards.values(), connected=self._prometheus is not None,
@@ -60,7 +60,7 @@ class DashboardPages:
         scrape_s = await self._prometheus.scrape_s()
         moment = moment_of(now=time.time(), length_s=RANGES[span], scrape_s=scrape_s, chosen=chosen)
         choices = await choices_of(found, self._prometheus, moment)
-        alerts, trouble = await self._alerts()
+        alerts, trouble = await self.alerts()
         rows = () if trouble else await draw(found, self._prometheus, moment)
         return self._page(
             "dashboard.html", poll=REFRESH_S, on_events=False, rows=rows, choices=choices, alerts=alerts,
@@ -72,7 +72,7 @@ class DashboardPages:
         if self._prometheus is not None:
             await self._prometheus.close()
 
-    async def _alerts(self) -> tuple[list[Alert], str | None]:
+    async def alerts(self) -> tuple[list[Alert], str | None]:
         """Pending and firing alerts, or why they are not known."""
         if self._prometheus is None:
             return [], None

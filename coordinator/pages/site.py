@@ -7,10 +7,8 @@ import contextlib
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import quote
 
 import msgspec
 import structlog
@@ -19,16 +17,16 @@ from aiohttp_sse import EventSourceResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from firn.coordinator.cli.explained import story_lines
-from firn.coordinator.config import TRACE_PLACE
+from firn.coordinator.pages import formats
 from firn.coordinator.pages.dashboard_pages import DashboardPages, runbook_of
 from firn.coordinator.pages.documents import document_at
+from firn.coordinator.pages.home import home_of
 from firn.coordinator.pages.live import LiveEvents
 from firn.coordinator.pages.prometheus import Prometheus
-from firn.coordinator.pages.survey import EVENTS_MAX, TABLES_A_PAGE, Survey, TablePage
-from firn.model.amounts import plural
+from firn.coordinator.pages.survey import EVENTS_MAX, Survey, TablePage
+from firn.coordinator.pages.table_list import ORDERS
 from firn.model.errors import FirnError, InvalidInput, NotFound
 from firn.model.identifiers import check_table_name, is_intent_id
-from firn.model.traceparent import trace_id_in
 from firn.storage.intent_streams import IntentStreams
 
 HERE: Final = Path(__file__).parent
@@ -36,15 +34,15 @@ PARALLEL_MAX: Final = 2
 """Pages that are gathered at a time: people wait before commits do. So many that read tables' files, too, and so many
 dashboards: they wait for a store or for Prometheus, and must not keep the others waiting."""
 
-FLEET_POLL_S: Final = 3
+HOME_POLL_S: Final = 3
+TABLES_POLL_S: Final = 10
 STUCK_POLL_S: Final = 10
 """Of a table to which nothing is committed: no event will say that it goes on."""
 
 QUERY_MAX: Final = 500
 """Characters of a filter."""
 
-NEWEST_CONFLICTS: Final = 10
-CONFLICTS_SHOWN: Final = 200
+CONFLICTS_MAX: Final = 200
 EVENTS_SHOWN: Final = 200
 LIVE_PATH: Final = "/live"
 PING_S: Final = 15.0
@@ -88,13 +86,13 @@ class Site:
             loader=FileSystemLoader(HERE / "templates"), autoescape=True, undefined=StrictUndefined,
             trim_blocks=True, lstrip_blocks=True,
         )  # fmt: skip
-        self._templates.globals.update(trace_link=_trace_links(trace_url), plural=plural, runbook_of=runbook_of)
-        self._templates.filters.update(clock=_clock, iso=_iso, seconds=_seconds, short=_short, path=_path)
+        self._templates.globals.update(formats.functions(trace_url), runbook_of=runbook_of)
+        self._templates.filters.update(formats.filters())
 
     def add_to(self, app: web.Application) -> None:
         """Add the pages to the daemon's HTTP server."""
         for path, handler in (
-            ("/", self._fleet),
+            ("/", self._home),
             ("/tables", self._tables),
             ("/conflicts", self._conflicts),
             ("/events", self._events),
@@ -120,6 +118,7 @@ class Site:
 
     async def _close(self, _app: web.Application) -> None:
         await self._live.close()
+        await self._survey.close()
         await self._dashboards.close()
 
     def _guarded(self, handler: _Handler, turn: asyncio.Semaphore) -> _Handler:
@@ -145,27 +144,20 @@ class Site:
         text = self._templates.get_template(template).render({**known, **values})
         return web.Response(text=text, content_type="text/html", status=status, headers={"Cache-Control": "no-store"})
 
-    async def _fleet(self, _request: web.Request) -> web.Response:
-        fleet = await self._survey.fleet()
-        try:
-            conflicts = await self._survey.conflicts(table="", rule="", writer="", limit=NEWEST_CONFLICTS)
-        except FirnError:
-            conflicts = []  # Redis does not answer, which is among the troubles
+    async def _home(self, _request: web.Request) -> web.Response:
+        (fleet, conflicts), (alerts, trouble) = await asyncio.gather(self._survey.fleet(), self._dashboards.alerts())
         return self._page(
-            "fleet.html", here="/", poll=FLEET_POLL_S, fleet=fleet, about=self._survey.tables_in(fleet),
-            depths=self._survey.depths(), conflicts=conflicts,
-            waiting=fleet.waiting,
-            oldest=_seconds(fleet.oldest_s),
+            "home.html", here="/", poll=HOME_POLL_S, home=home_of(fleet, conflicts), depths=self._survey.depths(),
+            alerts=alerts, alerts_trouble=trouble,
         )  # fmt: skip
 
     async def _tables(self, request: web.Request) -> web.Response:
-        contains = _asked(request, "contains")
-        text = _asked(request, "page")
+        contains, text, order = (_asked(request, name) for name in ("contains", "page", "sort"))
         page = max(1, int(text)) if text.isdecimal() and len(text) < 7 else 1
-        rows, count = await self._survey.tables(contains=contains, page=page)
-        pages = max(1, -(-count // TABLES_A_PAGE))
+        order = order if order in ORDERS else ORDERS[0]
+        found = await self._survey.tables.page(contains=contains, page=page, order=order)
         return self._page(
-            "tables.html", here="/tables", rows=rows, count=count, contains=contains, page=page, pages=pages
+            "tables.html", here="/tables", poll=TABLES_POLL_S, on_events=False, found=found, contains=contains
         )
 
     async def _table(self, request: web.Request) -> web.Response:
@@ -178,7 +170,7 @@ class Site:
     async def _conflicts(self, request: web.Request) -> web.Response:
         filters = {name: _asked(request, name) for name in ("table", "rule", "writer")}
         conflicts = await self._survey.conflicts(
-            table=filters["table"], rule=filters["rule"], writer=filters["writer"], limit=CONFLICTS_SHOWN
+            table=filters["table"], rule=filters["rule"], writer=filters["writer"], limit=CONFLICTS_MAX
         )
         by_rule = Counter(conflict.outcome.rule for conflict in conflicts).most_common(12)
         return self._page(
@@ -206,9 +198,13 @@ class Site:
         """Server-sent events, as long as the page is open."""
         if self._live.full:
             raise web.HTTPServiceUnavailable(text="too many pages are open; this one tries again")
+        if request.transport is None:  # the page was closed before this began, which aiohttp-sse does not expect
+            raise ConnectionResetError
         response = EventSourceResponse(ping_interval=PING_S)
-        with contextlib.suppress(ConnectionError, TimeoutError):  # the page was closed, or takes nothing any more
+        with contextlib.suppress(OSError):  # the page was closed, or takes nothing any more
             await self._send_events(request, response)
+        if not response.prepared:
+            raise ConnectionResetError
         return response
 
     async def _send_events(self, request: web.Request, response: EventSourceResponse) -> None:
@@ -267,41 +263,3 @@ def _totals(page: TablePage) -> Callable[[str], str]:
         return f"{int(text):,}" if text.isdecimal() and len(text) < 20 else text
 
     return total
-
-
-def _trace_links(url: str | None) -> Callable[[str], str | None]:
-    """Where a trace is shown, None when that is set nowhere."""
-
-    def link(trace: str) -> str | None:
-        return None if url is None else url.replace(TRACE_PLACE, quote(trace_id_in(trace), safe=""))
-
-    return link
-
-
-def _path(text: str) -> str:
-    return quote(text, safe="")
-
-
-def _clock(timestamp_ms: int) -> str:
-    try:
-        return f"{datetime.fromtimestamp(timestamp_ms / 1000, tz=UTC):%Y-%m-%d %H:%M:%S}"
-    except (ValueError, OverflowError, OSError):
-        return f"{timestamp_ms} ms"
-
-
-def _iso(timestamp_ms: int) -> str:
-    return _clock(timestamp_ms).replace(" ", "T") + "Z"
-
-
-def _short(time: str) -> str:
-    """An event's time without the date's year and the zone, which is UTC everywhere here."""
-    return time[5:23].replace("T", " ")
-
-
-def _seconds(seconds: float | None) -> str:
-    if seconds is None:
-        return "–"
-    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
-        if seconds >= size:
-            return f"{seconds / size:.1f} {unit}"
-    return f"{max(0.0, seconds):.1f} s"

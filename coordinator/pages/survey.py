@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
 from functools import partial
 from typing import Final, Literal
 
@@ -16,11 +15,20 @@ from firn.coordinator.insight.table_history import HistoryItem, history_of
 from firn.coordinator.lanes.lane import AtWork
 from firn.coordinator.lanes.lanes import Lanes
 from firn.coordinator.lanes.workshop import Workshop
-from firn.coordinator.operations.fleet import Fleet, fleet_of, notices, troubles_in
+from firn.coordinator.operations.fleet import (
+    Fleet,
+    answer_of,
+    cause_of,
+    cause_of_silence,
+    fleet_of,
+    notices,
+    troubles_in,
+)
 from firn.coordinator.pages.snapshot_graph import SNAPSHOTS_MAX, Graph, graph_of
 from firn.coordinator.pages.store_reads import StoreReads
+from firn.coordinator.pages.table_list import TableList
 from firn.coordinator.tables.table_state import journal_head_of
-from firn.model.errors import CorruptFile, FirnError, NotFound, Unavailable
+from firn.model.errors import FirnError, NotFound, Unavailable
 from firn.model.event import Event
 from firn.model.history import HistoryReach, reach_of
 from firn.model.journal import Segment
@@ -41,21 +49,10 @@ from firn.storage.pointers import Pointer
 EVENTS_MAX: Final = 5_000
 """Newest events that the conflict log is made of; `firn conflicts` reads the journals, which go back for ever."""
 
+CONFLICTS_MAX: Final = 200
 BATCHES_MAX: Final = 30
-TABLES_A_PAGE: Final = 50
 
 _EVENT: Final = msgspec.json.Decoder(Event)
-
-
-class TableRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A table in the list; `trouble` when its pointer cannot be read."""
-
-    name: str
-    pointer: Pointer | None
-    owner: str | None
-    depth: int
-    paused: Pause | None = None
-    trouble: str | None = None
 
 
 class Ref(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,7 +74,7 @@ class TablePage(msgspec.Struct, frozen=True, kw_only=True):
     owner: str | None
     owner_http: str | None = None
     holder: HolderInfo | None
-    depth: int
+    depth: int | None
     at_work: AtWork | None = None
     paused: Pause | None = None
     metadata: TableMetadata | None = None
@@ -120,6 +117,7 @@ class Survey:
         pauses: Pauses,
         streams: IntentStreams,
     ) -> None:
+        self._daemon = shop.daemon
         self._shards = shards
         self._membership = membership
         self._pointers = shop.pointers
@@ -132,41 +130,50 @@ class Survey:
         self._skew_ms = shop.limits.clock_skew_minutes_max * 60_000
         self._lanes = lanes
         self._reads = StoreReads()
+        self.tables = TableList(shop, lanes, shards=shards, membership=membership, reads=self._reads)
 
-    async def fleet(self) -> Fleet:
-        """Daemons, shards, lag. A server that does not answer is a trouble, not an error."""
-        fleet = await fleet_of(
-            membership=self._membership, pointers=self._pointers, pauses=self._pauses, streams=self._streams,
-            shards=self._shards,
+    async def fleet(self) -> tuple[Fleet, list[Conflict] | None]:
+        """Daemons, shards, lag, and the newest conflicts, None where Redis does not tell them.
+
+        A server that does not answer is a cause in the fleet, not an error.
+        """
+        fleet, conflicts = await asyncio.gather(
+            fleet_of(
+                membership=self._membership, pointers=self._pointers, pauses=self._pauses, streams=self._streams,
+                shards=self._shards,
+            ),
+            self.conflicts(table="", rule="", writer="", limit=CONFLICTS_MAX),
+            return_exceptions=True,
         )  # fmt: skip
-        told = {trouble.table for member in fleet.members for trouble in member.troubles}
-        untold = (str(trouble) for trouble in self._lanes.troubles if trouble.table not in told)
-        return msgspec.structs.replace(fleet, troubles=(*fleet.troubles, *untold))
+        if isinstance(fleet, BaseException):
+            raise fleet
+        causes = list(fleet.causes)
+        if isinstance(conflicts, FirnError):
+            causes += [] if not fleet.redis_answers else [cause_of_silence("Redis", conflicts)]
+        elif isinstance(conflicts, BaseException):
+            raise conflicts
+        told = {cause.table for cause in causes}
+        causes += [cause_of(trouble) for trouble in self._lanes.troubles if trouble.table not in told]
+        found = None if isinstance(conflicts, FirnError) else conflicts
+        return msgspec.structs.replace(fleet, causes=tuple(causes)), found
 
-    def tables_in(self, fleet: Fleet) -> dict[str, str]:
-        """The table that each trouble of a fleet is about, by the trouble's words, if it is about one."""
-        of_members = (trouble for member in fleet.members for trouble in member.troubles)
-        return {str(trouble): trouble.table for trouble in (*of_members, *self._lanes.troubles)}
+    async def close(self) -> None:
+        """Wait for no store any longer."""
+        await self.tables.close()
 
     def depths(self) -> dict[str, int]:
         """Intents that wait in this daemon's lanes, by table."""
         return {table: depth for table, depth in self._lanes.depths.items() if depth}
 
-    async def tables(self, *, contains: str, page: int) -> tuple[list[TableRow], int]:
-        """One page of the tables whose name contains a text, and how many there are: first those that nothing is
-        committed to now, then all others.
-        """
-        names = [name for name in await self._pointers.list() if contains.lower() in name.lower()]
-        owners = await self._membership.owners()
-        troubles = troubles_in(await notices(self._membership))
-        names.sort(key=lambda name: (name not in troubles, name not in self._paused.tables))  # and as before: by name
-        start = (page - 1) * TABLES_A_PAGE
-        shown = names[start : start + TABLES_A_PAGE]
-        rows = await asyncio.gather(*(self._row(name, owners, troubles) for name in shown))
-        return list(rows), len(names)
-
     async def table(self, name: str) -> TablePage:
         """One table. Raises NotFound, and Unavailable when ZooKeeper does not answer."""
+        page = await answer_of(self._page_of(name), server="ZooKeeper")
+        try:
+            return await self._reads.read(name, partial(self._with_content, page))
+        except Unavailable as error:
+            return msgspec.structs.replace(page, unread=str(error))
+
+    async def _page_of(self, name: str) -> TablePage:
         try:
             pointer = (await self._pointers.read_cached(name)).pointer
         except NotFound as error:
@@ -175,22 +182,18 @@ class Survey:
         owner = (await self._membership.owners()).get(shard)
         told = await notices(self._membership)
         trouble = troubles_in(told).get(name)
-        page = TablePage(
+        return TablePage(
             pointer=pointer,
             shard=shard,
             owner=owner,
             owner_http=None if owner not in told else told[owner].http,
             holder=await self._leases.holder(name),
             trouble=None if trouble is None else _said(trouble),
-            depth=self._lanes.depths.get(name, 0),
+            depth=self._lanes.depths.get(name, 0) if owner == self._daemon else None,
             at_work=next((batch for batch in self._lanes.at_work() if batch.table == name), None),
             paused=self._paused.tables.get(name),
             unmerged=next((notice.unmerged[name] for notice in told.values() if name in notice.unmerged), None),
         )
-        try:
-            return await self._reads.read(name, partial(self._with_content, page))
-        except Unavailable as error:
-            return msgspec.structs.replace(page, unread=str(error))
 
     async def conflicts(self, *, table: str, rule: str, writer: str, limit: int) -> list[Conflict]:
         """The newest rejections that were announced, newest first."""
@@ -206,28 +209,40 @@ class Survey:
                 break
         return found
 
-    async def intent(self, intent_id: str, *, table: str = "") -> tuple[Story, str | None]:
-        """The whole story of an intent, and why its table's journal could not be read, if it could not.
+    async def intent(self, intent_id: str, *, table: str = "") -> tuple[Story, tuple[str, ...]]:
+        """The whole story of an intent, and what of it could not be asked, with the reasons.
 
-        Without its table, only what Redis still knows leads to the journal.
+        Without its table, only what Redis still knows leads to the journal. Raises Unavailable when neither is known.
         """
-        data = await self._streams.outcome(intent_id)
-        outcome = None if data is None else decode_outcome(data)
+        outcome: Outcome | None = None
+        entries: list[Place] = []
+        unread: list[str] = []
+        try:
+            outcome, entries = await answer_of(self._in_redis(intent_id, table), server="Redis")
+        except Unavailable as error:
+            if not table:
+                raise
+            unread.append(str(error))
         table = table or (outcome.table if outcome is not None and is_final(outcome) else "")
-        shards = range(self._shards) if not table else (shard_of(table, shards=self._shards),)
-        entries = await places_of(self._streams, intent_id, shards=shards)
         table = table or (entries[0].intent.table if entries else "")
         pointer = None
         if table:
             with contextlib.suppress(NotFound):
-                pointer = (await self._pointers.read_cached(table)).pointer
+                pointer = (await answer_of(self._pointers.read_cached(table), server="ZooKeeper")).pointer
         story = partial(self._story, intent_id, outcome, entries)
         if pointer is None:
-            return story(None), None
+            return story(None), tuple(unread)
         try:
-            return await self._reads.read(pointer.table, partial(story, pointer)), None
+            return await self._reads.read(pointer.table, partial(story, pointer)), tuple(unread)
         except FirnError as error:
-            return story(None), str(error)
+            return story(None), (*unread, f"The table's journal was not read: {error}")
+
+    async def _in_redis(self, intent_id: str, table: str) -> tuple[Outcome | None, list[Place]]:
+        data = await self._streams.outcome(intent_id)
+        outcome = None if data is None else decode_outcome(data)
+        table = table or (outcome.table if outcome is not None and is_final(outcome) else "")
+        shards = range(self._shards) if not table else (shard_of(table, shards=self._shards),)
+        return outcome, await places_of(self._streams, intent_id, shards=shards)
 
     def _story(self, intent_id: str, outcome: Outcome | None, entries: list[Place], pointer: Pointer | None) -> Story:
         sources = []
@@ -242,21 +257,8 @@ class Survey:
 
     async def events(self, *, limit: int) -> list[Event]:
         """The newest events, newest first."""
-        messages = await self._streams.newest_events(count=limit)
+        messages = await answer_of(self._streams.newest_events(count=limit), server="Redis")
         return [event for message in reversed(messages) if (event := event_in(message.data)) is not None]
-
-    async def _row(self, name: str, owners: Mapping[int, str], troubles: Mapping[str, Trouble]) -> TableRow:
-        owner = owners.get(shard_of(name, shards=self._shards))
-        depth = self._lanes.depths.get(name, 0)
-        try:
-            pointer = (await self._pointers.read_cached(name)).pointer
-        except (NotFound, CorruptFile) as error:
-            return TableRow(name=name, pointer=None, owner=owner, depth=depth, trouble=str(error))
-        trouble = troubles.get(name)
-        return TableRow(
-            name=name, pointer=pointer, owner=owner, depth=depth, paused=self._paused.tables.get(name),
-            trouble=None if trouble is None else f"{trouble.state}: {trouble.why}",
-        )  # fmt: skip
 
     def _with_content(self, page: TablePage) -> TablePage:
         """What the files say: blocking, for a worker thread. A table that cannot be read is shown with the reason."""

@@ -23,6 +23,9 @@ class NoSurvey(Survey):
     def __init__(self) -> None:
         pass
 
+    async def close(self) -> None:
+        pass
+
 
 @asynccontextmanager
 async def serving(*, token: str | None, ready: bool = True) -> AsyncIterator[aiohttp.ClientSession]:

@@ -155,7 +155,7 @@ async def test_doctor_tells_of_tables_that_a_daemon_is_stuck_on(monkeypatch: pyt
     (stuck,) = [f for f in json.loads(said.out) if f["state"] == "bad"]
     assert stuck["check"] == "tables"
     assert location in stuck["found"]
-    assert stuck["do"] == "see docs/runbooks/tables.md"
+    assert stuck["do"] == "see docs/runbooks/tables.md#firntableunreadable"
 
 
 async def test_doctor_notices_clocks_that_differ() -> None:

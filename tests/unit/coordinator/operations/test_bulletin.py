@@ -60,6 +60,7 @@ async def test_a_daemon_that_is_well_says_its_version_and_nothing_else() -> None
         "troubles-in-all": 0,
         "unmerged": {},
         "stores": (),
+        "work": None,
     }
 
 

@@ -18,7 +18,7 @@ from tests.unit.coordinator.workbench import Workbench
 ROOT = Path(__file__).parents[4]
 RULES = yaml.safe_load((ROOT / "deploy" / "prometheus" / "rules" / "firn.yml").read_text())
 RUNBOOKS = [rule["annotations"]["runbook"] for g in RULES["groups"] for rule in g["rules"] if "alert" in rule]
-SHIPPED = sorted([*DOCS.glob("*.md"), *DOCS.glob("runbooks/*.md")])
+SHIPPED = sorted([*DOCS.glob("*.md"), *DOCS.glob("*/*.md")])
 
 
 @pytest.mark.parametrize("runbook", RUNBOOKS)
