@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from firn.coordinator.pages.survey import event_in
+from firn.coordinator.pages.event_log import event_in
 from firn.model.errors import Unavailable
 from firn.storage.intent_streams import FIRST_ID, IntentStreams
 

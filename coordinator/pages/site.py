@@ -20,6 +20,7 @@ from firn.coordinator.cli.explained import story_lines
 from firn.coordinator.pages import formats
 from firn.coordinator.pages.dashboard_pages import DashboardPages, runbook_of
 from firn.coordinator.pages.documents import document_at
+from firn.coordinator.pages.event_log import CHOICES, EVENTS_SHOWN, EventFilter
 from firn.coordinator.pages.home import home_of
 from firn.coordinator.pages.live import LiveEvents
 from firn.coordinator.pages.prometheus import Prometheus
@@ -36,6 +37,9 @@ dashboards: they wait for a store or for Prometheus, and must not keep the other
 
 HOME_POLL_S: Final = 3
 TABLES_POLL_S: Final = 10
+EVENTS_POLL_S: Final = 5
+"""Of filtered events, for which many are looked through."""
+
 STUCK_POLL_S: Final = 10
 """Of a table to which nothing is committed: no event will say that it goes on."""
 
@@ -43,7 +47,6 @@ QUERY_MAX: Final = 500
 """Characters of a filter."""
 
 CONFLICTS_MAX: Final = 200
-EVENTS_SHOWN: Final = 200
 LIVE_PATH: Final = "/live"
 PING_S: Final = 15.0
 
@@ -178,9 +181,13 @@ class Site:
             events_max=EVENTS_MAX,
         )  # fmt: skip
 
-    async def _events(self, _request: web.Request) -> web.Response:
-        events = await self._survey.events(limit=EVENTS_SHOWN)
-        return self._page("events.html", here="/events", events=events)
+    async def _events(self, request: web.Request) -> web.Response:
+        wanted = EventFilter(**{name: _asked(request, name).strip() for name in EventFilter.__struct_fields__})
+        return self._page(
+            "events.html", here="/events", poll=EVENTS_POLL_S if wanted.is_set else 0, on_events=not wanted.is_set,
+            lines=await self._survey.event_lines(wanted), filter=wanted, choices=CHOICES, events_max=EVENTS_MAX,
+            shown_max=EVENTS_SHOWN,
+        )  # fmt: skip
 
     async def _intent(self, request: web.Request) -> web.Response:
         intent_id = request.match_info["intent"]

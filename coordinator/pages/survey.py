@@ -24,6 +24,7 @@ from firn.coordinator.operations.fleet import (
     notices,
     troubles_in,
 )
+from firn.coordinator.pages.event_log import EVENTS_SHOWN, EventFilter, EventLine, event_in, lines_of
 from firn.coordinator.pages.snapshot_graph import SNAPSHOTS_MAX, Graph, graph_of
 from firn.coordinator.pages.store_reads import StoreReads
 from firn.coordinator.pages.table_list import TableList
@@ -51,8 +52,6 @@ EVENTS_MAX: Final = 5_000
 
 CONFLICTS_MAX: Final = 200
 BATCHES_MAX: Final = 30
-
-_EVENT: Final = msgspec.json.Decoder(Event)
 
 
 class Ref(msgspec.Struct, frozen=True, kw_only=True):
@@ -260,6 +259,12 @@ class Survey:
         messages = await answer_of(self._streams.newest_events(count=limit), server="Redis")
         return [event for message in reversed(messages) if (event := event_in(message.data)) is not None]
 
+    async def event_lines(self, wanted: EventFilter) -> tuple[EventLine, ...]:
+        """The newest events that are wanted, newest first. Raises Unavailable when Redis does not answer."""
+        count = EVENTS_MAX if wanted.is_set else EVENTS_SHOWN
+        messages = await answer_of(self._streams.newest_events(count=count), server="Redis")
+        return await asyncio.to_thread(lines_of, messages, wanted, limit=EVENTS_SHOWN)
+
     def _with_content(self, page: TablePage) -> TablePage:
         """What the files say: blocking, for a worker thread. A table that cannot be read is shown with the reason."""
         pointer, replace = page.pointer, msgspec.structs.replace
@@ -308,14 +313,6 @@ def refs_of(metadata: TableMetadata) -> tuple[Ref, ...]:
         for name, ref in metadata.refs.items()
     )
     return tuple(sorted(refs, key=lambda ref: (ref.kind, ref.name != MAIN_BRANCH, ref.name)))
-
-
-def event_in(data: bytes) -> Event | None:
-    """The event in a message; None for what somebody else put into the stream."""
-    try:
-        return _EVENT.decode(data)
-    except msgspec.DecodeError:
-        return None
 
 
 def conflict_of(event: Event) -> Conflict | None:

@@ -21,7 +21,7 @@ from tests.unit.coordinator.pages.test_site import browsing, text_of
 from tests.unit.coordinator.workbench import TABLE, Workbench, append, create, delete
 
 OF_REDIS = ("Waiting intents", "Oldest waits")
-OF_ZOOKEEPER = ("Daemons", "Tables and views", "Paused tables")
+OF_ZOOKEEPER = ("Daemons", "Tables and views", "Paused")
 OF_DAEMONS = ("Commits", "p99 of the time to an outcome", "Rejected")
 
 
