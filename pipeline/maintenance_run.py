@@ -41,6 +41,8 @@ LAG_S_MAX: Final = 10.0
 """How long the oldest waiting intent of the table's shard may have waited, for maintenance to go on."""
 
 LOCK_TIMEOUT_S: Final = 1.0
+SLOW_LOCK_TIMEOUT_S: Final = 20.0
+"""How long a run waits for its lock: the second when nobody has it, but ZooKeeper takes its time."""
 
 LOCK_PREFIX: Final = ".maintenance."
 """What the locks of runs begin with; no table's name does."""
@@ -123,9 +125,14 @@ def maintain(
     """
 
     async def alone(session: Session) -> TableRun:
-        leases = Leases(session, member=f"{socket.gethostname()}-{os.getpid()}")
+        member = f"{socket.gethostname()}-{os.getpid()}"
+        leases = Leases(session, member=member)
         try:
             lease = await leases.acquire(LOCK_PREFIX + table, timeout_s=LOCK_TIMEOUT_S)
+            if lease is None:
+                holder = await leases.holder(LOCK_PREFIX + table)
+                if holder is None or holder.member == member:  # nobody has it: ZooKeeper is slow
+                    lease = await leases.acquire(LOCK_PREFIX + table, timeout_s=SLOW_LOCK_TIMEOUT_S)
             if lease is None:
                 return TableRun(table=table, skipped="another run is at it")
             return await asyncio.to_thread(run)
@@ -216,8 +223,6 @@ class _Run:
         if intent is None:
             return _told(None, "")
         answer = upkeep.client.submit(intent).result(upkeep.timeout_s)
-        if isinstance(answer, Rejected) and answer.hint in {"replan", "retry"}:
-            return "yielded", f"others were at them meanwhile: the next run looks again ({answer.rule})"
         return _told(answer, f"{plural(len(intent.removed_delete_files), 'delete file')} removed that reached nothing")
 
     def _rewrite_manifests(self) -> tuple[Status, str]:
@@ -264,6 +269,8 @@ class _Run:
 def _told(answer: Answer | None, message: str) -> tuple[Status, str]:
     if answer is None:
         return "nothing", "nothing to do any more"
+    if isinstance(answer, Rejected) and answer.hint in {"replan", "retry"}:
+        return "yielded", f"others changed the table meanwhile: the next run looks again ({answer.rule})"
     if isinstance(answer, Rejected):
         return "failed", f"{answer.rule}: {answer.message}"
     if isinstance(answer, Unknown):

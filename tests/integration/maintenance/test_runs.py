@@ -9,21 +9,26 @@ import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
-from typing import get_args
+from types import SimpleNamespace
+from typing import Any, get_args
 
 import pytest
 
 from firn import data_files_from_parquet
 from firn.coordinator.cli.main import run as run_command
+from firn.coordinator.client.intents import new_intent_id
 from firn.model.content_file import content_file_of
 from firn.model.deletion_vector import DeletionVector
 from firn.model.errors import Unavailable
+from firn.model.outcome import Hint, Rejected
+from firn.pipeline import maintenance_run
 from firn.pipeline.maintenance_plan import Action
 from firn.pipeline.maintenance_run import Status, TableRun, maintain, plan_table
 from firn.pipeline.orphan_files import HOUR_MS
 from firn.pipeline.upkeep import Upkeep
 from firn.storage.data_files import NewFile
 from firn.storage.journal import JOURNAL_FOLDER, OLD_JOURNAL_FOLDER
+from firn.storage.leases import Lease, Leases
 from firn.storage.position_deletes import encode_position_deletes
 from tests.acceptance.stack import Stack
 from tests.integration.maintenance.kept_tables import SCHEMA, WAIT_S, check, delete, written
@@ -174,6 +179,43 @@ def test_one_run_a_table_at_a_time(upkeep: Upkeep) -> None:
     assert first.ok
     assert [one.skipped for one in second] == ["another run is at it"]
     assert maintain(upkeep, table, spark=Spark(), leave_out={"remove-orphans"}).skipped is None
+
+
+def test_a_slow_zookeeper_is_not_another_run(upkeep: Upkeep, monkeypatch: pytest.MonkeyPatch) -> None:
+    acquire, waits = Leases.acquire, []
+
+    async def slowly(self: Leases, table: str, **options: Any) -> Lease | None:
+        waits.append(options["timeout_s"])
+        return None if len(waits) == 1 else await acquire(self, table, **options)
+
+    monkeypatch.setattr(Leases, "acquire", slowly)
+    run = maintain(upkeep, needy(upkeep), spark=Spark(), leave_out={"remove-orphans"})
+    assert (run.skipped, len(waits)) == (None, 2)
+    assert run.ok
+    assert waits[1] > waits[0]
+
+
+@pytest.mark.parametrize(
+    ("action", "does"),
+    [("rewrite-manifests", "rewrite_manifests"), ("partition-statistics", "compute_partition_statistics")],
+)
+@pytest.mark.parametrize(
+    ("hint", "status"),
+    [("replan", "yielded"), ("retry", "yielded"), ("fix", "failed"), ("narrow-filter", "failed")],
+)
+def test_an_action_that_others_overtook_is_left_to_the_next_run(
+    action: Action, does: str, hint: Hint, status: Status, upkeep: Upkeep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A busy table's own merges take away what maintenance has planned on: nobody is alerted of that."""
+    refused = Rejected(intent_id=new_intent_id(), table="db.t", rule="missing-manifest", message="7 of 35", hint=hint)
+    came_to = SimpleNamespace(answer=refused, before=1, after=1, files=1, partitions=1)
+    monkeypatch.setattr(maintenance_run, does, lambda *_: came_to)
+    others = set(get_args(Action)) - {action}
+    run = maintain(upkeep, needy(upkeep), spark=Spark(), leave_out=others)
+    (done,) = run.actions
+    assert done.status == status
+    assert "missing-manifest" in done.message
+    assert run.ok == (status == "yielded")
 
 
 def test_a_table_that_is_paused_is_left_alone(
