@@ -1,4 +1,8 @@
-"""What `pyproject.toml` cannot say: the commit that a build is of, and the README as a package index shows it."""
+"""What `pyproject.toml` cannot say: the commit that a build is of, and the README as a package index shows it.
+
+Whoever publishes a build sets `PROJECT_URL` to the address of the repository: package metadata then names it, and the
+README's links lead there. A build without it has neither.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,7 @@ from setuptools.command.build_py import build_py
 from setuptools.command.sdist import sdist
 
 ROOT = Path(__file__).resolve().parent
+PROJECT_URL = os.environ.get("PROJECT_URL", "").rstrip("/")
 COMMIT_FILE = "commit.txt"
 """Beside `firn/__init__.py`, in what is built only."""
 
@@ -36,11 +41,34 @@ def _git(*arguments: str) -> str:
     return done.stdout.strip()
 
 
-def description() -> str:
-    """Return the README without what only its repository has: links to other files, and comments for its tests."""
+def description(project_url: str) -> str:
+    """Return the README for readers without the repository.
+
+    Comments for its tests go. Links to files lead to `project_url`, or become plain text where that is empty.
+    """
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     text = re.sub(r"<!--.*?-->\n?", "", text, flags=re.DOTALL)
-    return re.sub(r"\[([^\]]+)\]\((?!https?:)[^)\s]+\)", r"\1", text)
+    link = rf"[\1]({project_url}/blob/{reference()}/\2)" if project_url else r"\1"
+    return re.sub(r"\[([^\]]+)\]\((?!https?:)([^)\s]+)\)", link, text)
+
+
+def reference() -> str:
+    """Return the commit for links; HEAD where it is not known, or not what was built."""
+    built = commit()
+    return "HEAD" if built == "unknown" or built.endswith("+") else built
+
+
+def project_urls(project_url: str) -> dict[str, str]:
+    """Return the addresses that package metadata names."""
+    if not project_url:
+        return {}
+    files = f"{project_url}/blob/{reference()}"
+    return {
+        "Source": project_url,
+        "Documentation": f"{files}/docs/README.md",
+        "Changelog": f"{files}/CHANGELOG.md",
+        "Issues": f"{project_url}/issues",
+    }
 
 
 class BuildWithCommit(build_py):
@@ -64,6 +92,7 @@ class SourcesWithCommit(sdist):
 
 setup(
     cmdclass={"build_py": BuildWithCommit, "sdist": SourcesWithCommit},
-    long_description=description(),
+    long_description=description(PROJECT_URL),
     long_description_content_type="text/markdown",
+    project_urls=project_urls(PROJECT_URL),
 )

@@ -28,11 +28,19 @@ BUILD_S: Final = 180.0
 BUILT_COMMIT: Final = "0123456789ab"
 """What builds of `Built` are of: there is no git where they are built."""
 
+PROJECT_URL: Final = "https://example.org/firn"
+"""Where they are published, as far as they know."""
+
+OLDER: Final = "db7e13b05892a0577f315acb1e9a3171a9d250d0"
+"""The version to upgrade from, as no release is tagged yet. Its journal is in another folder."""
+
+INDEX_S: Final = 900.0
+
 
 class Built:
     """The wheel and the source distribution of the files as they are now."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, commit: str = BUILT_COMMIT) -> None:
         source = folder / "source"
         source.mkdir()
         for file in (
@@ -48,7 +56,7 @@ class Built:
         for name in SOURCES:
             shutil.copytree(ROOT / name, source / name, symlinks=True, ignore=unwanted)
         self.folder = folder / "dist"
-        build_in(source, self.folder, BUILD_COMMIT=BUILT_COMMIT)
+        build_in(source, self.folder, BUILD_COMMIT=commit, PROJECT_URL=PROJECT_URL)
 
     @property
     def wheel(self) -> Path:
@@ -65,9 +73,32 @@ class Built:
         with tarfile.open(self.sdist) as packed:
             packed.extractall(folder, filter="data")
         (source,) = folder.iterdir()
-        build_in(source, folder / "dist")
+        build_in(source, folder / "dist", PROJECT_URL=PROJECT_URL)
         (found,) = (folder / "dist").glob("*.whl")
         return found
+
+
+def described(**environment: str) -> str:
+    """Return the description that a build of these files would have."""
+    done = subprocess.run(
+        [sys.executable, "setup.py", "--quiet", "--long-description"], cwd=ROOT, env=os.environ | environment,
+        capture_output=True, text=True, timeout=BUILD_S, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def wheel_of_commit(commit: str, folder: Path) -> Path:
+    """Build the wheel of what a commit has. Raises LookupError where the history that has it is not."""
+    source = folder / "source"
+    packed = subprocess.run(["git", "archive", commit], cwd=ROOT, capture_output=True, check=False)
+    if packed.returncode:
+        raise LookupError(f"the history that has {commit[:7]} is not here: {packed.stderr.decode().strip()}")
+    source.mkdir(parents=True)
+    subprocess.run(["tar", "-x", "-C", source], input=packed.stdout, check=True)
+    build_in(source, folder / "dist", BUILD_COMMIT=commit[:12])
+    (wheel,) = (folder / "dist").glob("*.whl")
+    return wheel
 
 
 def build_in(source: Path, target: Path, **environment: str) -> None:
@@ -81,19 +112,30 @@ def build_in(source: Path, target: Path, **environment: str) -> None:
 
 
 class Installation:
-    """A virtual environment with firn's wheel and the packages of some extras."""
+    """A virtual environment with firn's wheel, the packages of some extras, and others `beside` them.
 
-    def __init__(self, folder: Path, wheel: Path, extras: Sequence[str] = ()) -> None:
+    They are those that are installed here, or, if told so, what a package index has.
+    """
+
+    def __init__(
+        self, folder: Path, wheel: Path, extras: Sequence[str] = (), *, beside: Sequence[str] = (),
+        from_index: bool = False,
+    ) -> None:  # fmt: skip
         venv.create(folder, with_pip=False, symlinks=True)
         self.bin = folder / "bin"
         (self.site,) = folder.glob("lib/python*/site-packages")
-        self.packages = sorted(needed_by(wheel, extras))
-        for name in self.packages:
+        if from_index:
+            own = f"firn[{','.join(extras)}] @ {wheel.as_uri()}" if extras else str(wheel)
+            self._install(own, *beside, timeout_s=INDEX_S)
+            return
+        for name in sorted(needed_by(wheel, extras) | set(beside)):
             link_distribution(distribution(name), self.site)
+        self._install("--no-index", "--no-deps", "--no-compile", str(wheel), timeout_s=BUILD_S)
+
+    def _install(self, *arguments: str, timeout_s: float) -> None:
         done = subprocess.run(
-            [sys.executable, "-m", "pip", "--python", str(self.bin / "python"), "install", "--quiet", "--no-index",
-             "--no-deps", "--no-compile", str(wheel)],
-            capture_output=True, text=True, timeout=BUILD_S, check=False,
+            [sys.executable, "-m", "pip", "--python", str(self.bin / "python"), "install", "--quiet", *arguments],
+            capture_output=True, text=True, timeout=timeout_s, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
 

@@ -8,16 +8,19 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tomllib
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from packaging.metadata import Metadata
+from readme_renderer import markdown
 
 from tests.acceptance.reader import Reader
 from tests.documents import DOCS, ROOT, page
-from tests.installations import BUILT_COMMIT, Built, Installation
+from tests.installations import BUILT_COMMIT, PROJECT_URL, Built, Installation, described
 
 README = ROOT / "README.md"
 INSTALL_S = 200.0
@@ -148,15 +151,59 @@ def test_the_sdist_builds_the_same_wheel(built: Built, tmp_path: Path) -> None:
     assert contents(built.wheel_of_sdist(tmp_path)) == contents(built.wheel)
 
 
-def test_the_description_renders_anywhere(built: Built) -> None:
-    with zipfile.ZipFile(built.wheel) as packed:
-        (about,) = (packed.read(name).decode() for name in packed.namelist() if name.endswith("/METADATA"))
-    headers, _, description = about.partition("\n\n")
-    assert "Description-Content-Type: text/markdown" in headers
-    assert "Author: The firn developers" in headers
-    assert "many writers, one table" in description
-    assert [link for link in re.findall(r"\]\(([^)]*)\)", description) if not link.startswith("https://")] == []
-    assert "<!--" not in description
+def about(archive: Path) -> Metadata:
+    """What a wheel or an sdist says of itself, checked as a package index does."""
+    if archive.suffix == ".whl":
+        with zipfile.ZipFile(archive) as packed:
+            (text,) = (packed.read(name) for name in packed.namelist() if name.endswith(".dist-info/METADATA"))
+    else:
+        with tarfile.open(archive) as packed_sources:
+            (name,) = (name for name in packed_sources.getnames() if re.fullmatch(r"[^/]+/PKG-INFO", name))
+            found = packed_sources.extractfile(name)
+            assert found is not None
+            text = found.read()
+    return Metadata.from_email(text, validate=True)
+
+
+@pytest.mark.parametrize("kind", ["wheel", "sdist"])
+def test_the_package_says_all_that_an_index_shows(kind: str, built: Built) -> None:
+    said = about(getattr(built, kind))
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert (said.name, str(said.version)) == (declared["name"], declared["version"])
+    assert said.summary == declared["description"]
+    assert said.author == "The firn developers"
+    assert (said.license_expression, said.license_files) == ("Apache-2.0", ["LICENSE"])
+    assert str(said.requires_python) == declared["requires-python"]
+    assert said.keywords == declared["keywords"]
+    assert SUPPORTED[0] == declared["requires-python"].removeprefix(">=")
+    assert set(said.classifiers or ()) == set(declared["classifiers"])
+    assert set(said.provides_extra or ()) == set(declared["optional-dependencies"])
+    urls = said.project_urls or {}
+    assert set(urls) == {"Source", "Documentation", "Changelog", "Issues"}
+    assert [url for url in urls.values() if not url.startswith(PROJECT_URL)] == []
+
+
+@pytest.mark.parametrize("kind", ["wheel", "sdist"])
+def test_the_description_renders_on_an_index(kind: str, built: Built) -> None:
+    """Rendered by what package indexes render with, which gives nothing where it fails; every link leads there."""
+    said = about(getattr(built, kind))
+    assert said.description_content_type == "text/markdown"
+    html = markdown.render(said.description or "")
+    assert html is not None
+    assert "many writers, one table" in html
+    assert '<a href="https://iceberg.apache.org"' in html
+    assert "&lt;!--" not in html
+    links = {target for target in re.findall(r"""(?:href|src)=["']([^"']*)["']""", html) if not target.startswith("#")}
+    assert [link for link in links if not link.startswith("https://")] == []
+    to_files = {link.removeprefix(f"{PROJECT_URL}/blob/{BUILT_COMMIT}/") for link in links if PROJECT_URL in link}
+    assert len(to_files) > 10
+    assert [name for name in to_files if not (ROOT / name.partition("#")[0]).exists()] == []
+
+
+def test_a_build_without_an_address_has_no_links_to_files(tmp_path: Path) -> None:
+    text = described(PROJECT_URL="")
+    assert [link for link in re.findall(r"\]\(([^)]*)\)", text) if not link.startswith("https://")] == []
+    assert "many writers, one table" in text
 
 
 def test_a_build_knows_its_commit(with_extras: Callable[..., Installation], built: Built, tmp_path: Path) -> None:

@@ -26,10 +26,7 @@ from firn.coordinator.embedded.process import GuardedProcess
 from firn.coordinator.embedded.server import free_port
 from firn.model.identifiers import uuid7
 from tests.acceptance.stack import SCHEMA
-from tests.installations import ROOT, Built, Installation, build_in
-
-OLDER: Final = "db7e13b05892a0577f315acb1e9a3171a9d250d0"
-"""The version to upgrade from. Its journal is in another folder."""
+from tests.installations import OLDER, Built, Installation, wheel_of_commit
 
 READY_S: Final = 60.0
 END_S: Final = 30.0
@@ -124,14 +121,10 @@ def answers(url: str) -> bool:
 @pytest.fixture(scope="module")
 def older(tmp_path_factory: pytest.TempPathFactory) -> Installation:
     """The older firn, installed from what its commit has."""
-    source = tmp_path_factory.mktemp("older") / "source"
-    source.mkdir()
-    packed = subprocess.run(["git", "archive", OLDER], cwd=ROOT, capture_output=True, check=False)
-    if packed.returncode:
-        pytest.skip(f"the history that has {OLDER[:7]} is not here: {packed.stderr.decode().strip()}")
-    subprocess.run(["tar", "-x", "-C", source], input=packed.stdout, check=True)
-    build_in(source, source.parent / "dist")
-    (wheel,) = (source.parent / "dist").glob("*.whl")
+    try:
+        wheel = wheel_of_commit(OLDER, tmp_path_factory.mktemp("older"))
+    except LookupError as error:
+        pytest.skip(str(error))
     return Installation(tmp_path_factory.mktemp("older-environment"), wheel)
 
 
