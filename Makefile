@@ -8,7 +8,7 @@ DOCS := build/docs-venv
 UV_VERSION := 0.13.9
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run test test-unit test-long lint bench dashboards docs docs-serve lock clean
+.PHONY: help demo run first-week test test-unit test-long lint bench dashboards docs docs-serve lock clean
 
 help: ## print this list
 	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):[^#]*## /\1#/' | \
@@ -19,6 +19,9 @@ demo: $(STAMP) ## writers, compactors, a deleter and Spark against one table, an
 
 run: $(STAMP) ## the daemon on embedded servers, its state kept in ./data
 	FIRN_LOG_FORMAT=$${FIRN_LOG_FORMAT:-auto} $(BIN)/firn serve --embedded --data ./data $(ARGS)
+
+first-week: $(STAMP) ## install, deploy, write for half an hour, upgrade, maintain; a table of it (ARGS="--minutes 2 --linked")
+	$(BIN)/python -m tests.first_week $(ARGS)
 
 test: $(STAMP) ## all tests but the long ones, those without servers first
 	$(BIN)/python -m pytest -n $(WORKERS) -m "$(NO_SERVERS)" $(ARGS)

@@ -29,9 +29,10 @@ SHORT_RANGE: Final = "20s"
 
 @contextmanager
 def shipped_prometheus(
-    folder: Path, url: str, *, targets: Sequence[str], rules: Path = RULES, token: Path | None = None
-) -> Iterator[str]:
-    """Prometheus at `url`, asking daemons at `targets` (URLs) every second; its URL again, when it is ready."""
+    folder: Path, url: str, *, targets: Sequence[str], rules: Path = RULES, token: Path | None = None,
+    interval: str = "1s",
+) -> Iterator[str]:  # fmt: skip
+    """Prometheus at `url`, asking daemons at `targets` (URLs) every `interval`; its URL again, when it is ready."""
     shipped = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text())
     (job,) = [job for job in shipped["scrape_configs"] if job["job_name"] == "firn"]
     if token is None:
@@ -40,7 +41,7 @@ def shipped_prometheus(
         job["authorization"]["credentials_file"] = str(token)
     job["static_configs"] = [{"targets": [target.removeprefix("http://") for target in targets]}]
     shipped |= {"scrape_configs": [job], "rule_files": [str(rules)]}
-    shipped["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
+    shipped["global"] = {"scrape_interval": interval, "evaluation_interval": interval}
     (folder / "prometheus.yml").write_text(yaml.safe_dump(shipped))
     command = [
         needed("prometheus"), f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/tsdb",
