@@ -158,6 +158,9 @@ HISTORY_PER_HOUR: Final = IntProperty("firn.history.per-hour", 4, 0, 3_600_000)
 HISTORY_PER_DAY: Final = IntProperty("firn.history.per-day", 2, 0, 86_400_000)
 """Snapshots that stay of each day before the last; 0: what is older than a day goes first."""
 
+BASE_HOURS: Final = IntProperty("firn.base-hours", 24, 24, 744)
+"""Hours for which a snapshot that was dropped can still be the base of an intent, from when another took its place."""
+
 MAINTAIN: Final = BoolProperty("firn.maintain.enabled", default=True)
 MAINTAIN_DELETE_FILES_MIN: Final = IntProperty("firn.maintain.delete-files-min", 10, 1, _INT_MAX)
 """Files of deleted positions that a rewrite would replace, from which on it is done."""
@@ -185,7 +188,7 @@ CHECKED: Final[tuple[IntProperty | ChoiceProperty, ...]] = (
     COMMIT_RETRY_MAX_WAIT_MS, COMMIT_RETRY_TOTAL_MS, METADATA_COMPRESSION, METADATA_PREVIOUS_VERSIONS_MAX,
     SUMMARY_PARTITION_LIMIT, METRICS_INFERRED_COLUMNS_MAX, FILE_FORMAT, TARGET_FILE_SIZE_BYTES,
     DELETE_TARGET_FILE_SIZE_BYTES, EXPIRE_SNAPSHOT_AGE_MS, EXPIRE_SNAPSHOTS_MIN, EXPIRE_REF_AGE_MS, SPLIT_SIZE_BYTES,
-    APPEND_MODE, SNAPSHOTS_MAX, HISTORY_PER_MINUTE, HISTORY_PER_HOUR, HISTORY_PER_DAY, MAX_SWAPS_PER_SECOND,
+    APPEND_MODE, SNAPSHOTS_MAX, BASE_HOURS, HISTORY_PER_MINUTE, HISTORY_PER_HOUR, HISTORY_PER_DAY, MAX_SWAPS_PER_SECOND,
     MAINTAIN_DELETE_FILES_MIN, MAINTAIN_MANIFESTS_MIN,
     MAINTAIN_SNAPSHOTS_MIN,
     MAINTAIN_STATISTICS, MAINTAIN_STATISTICS_SNAPSHOTS, MAINTAIN_ORPHANS_EVERY_HOURS, MAINTAIN_ORPHANS_AGE_HOURS,
@@ -234,3 +237,6 @@ def without_reserved(properties: Mapping[str, str]) -> dict[str, str]:
 
 JOURNAL_HEAD: Final = "firn.journal-head"
 """Property of a file-system table that names its newest journal segment."""
+
+DROPPED_SNAPSHOTS: Final = "firn.dropped-snapshots"
+"""Property of a table that names the newest record of the snapshots that it has dropped."""

@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from firn.coordinator.commits.batch_record import outcome_of, segment_of
+from firn.coordinator.commits.dropped_record import record_dropped
 from firn.coordinator.commits.pointer_move import Moved, move, moved_pointer, new_metadata_file
 from firn.coordinator.commits.snapshot_files import encode_snapshots
 from firn.coordinator.pending import Pending
@@ -165,6 +166,8 @@ def part_of(
     encoded, manifests = encode_snapshots(working, plan.written)
     files: list[tuple[str, Content]] = [*encoded, *working.drafted_files.items()]
     files.append((segment.location, pack_segment(segment)))
+    dropped = record_dropped(state.metadata, working, segment)
+    files += [] if dropped is None else [dropped]
     metadata_file = new_metadata_file(state, working, moved=moved, segment=segment)
     digest = None if metadata_file is None else metadata_file.digest
     put = None

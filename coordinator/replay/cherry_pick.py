@@ -8,13 +8,15 @@ from typing import Final
 import msgspec
 
 from firn.coordinator.replay import rules
+from firn.coordinator.replay.ancestry import Ancestors, lineage
 from firn.coordinator.replay.decision import Applied
 from firn.coordinator.replay.delete_rules import is_for
 from firn.coordinator.replay.file_change import FileChange, apply_change
 from firn.coordinator.replay.files_rules import require_live, require_not_live
 from firn.coordinator.replay.refs_rules import head_of, require_snapshot
 from firn.coordinator.replay.touched_partitions import TouchedPartitions
-from firn.coordinator.replay.window import lineage, made_by
+from firn.coordinator.replay.window import entries_of as window_entries
+from firn.coordinator.replay.window import made_by, manifests_of
 from firn.coordinator.replay.working import Working
 from firn.model import refs
 from firn.model.cherry_pick import (
@@ -64,8 +66,8 @@ def publish(working: Working, intent: operations.Publish) -> Applied:
 
 
 def _pick(working: Working, intent: operations.CherryPick | operations.Publish, snapshot_id: int) -> Applied:
-    plan = _plan(working, intent.branch, snapshot_id)
-    require_known_history(working, intent.branch, plan.snapshot)
+    plan, history = _plan(working, intent.branch, snapshot_id)
+    require_known_history(intent.branch, plan.snapshot, history)
     if plan.kind == "fast-forward":
         assert working.metadata is not None
         now_ms = working.attempt.now_ms
@@ -85,25 +87,39 @@ def _pick(working: Working, intent: operations.CherryPick | operations.Publish, 
     return _reapplied(working, intent, plan, changes)
 
 
-def _plan(working: Working, branch: str, snapshot_id: int) -> CherryPick:
-    """How the snapshot can be picked. Prevents: the same rows twice; a change on a state that it was not made for."""
+def _plan(working: Working, branch: str, snapshot_id: int) -> tuple[CherryPick, list[Snapshot]]:
+    """How the snapshot can be picked, and the branch's history back to it.
+
+    Prevents: the same rows twice; a change on a state that it was not made for.
+    """
     assert working.metadata is not None
-    head_of(working.metadata, branch, expected=None)
+    head = head_of(working.metadata, branch, expected=None)
+    history = _history_back_to(working, head, require_snapshot(working.metadata, snapshot_id))
     try:
-        return plan_cherry_pick(working.metadata, snapshot_id, branch=branch)
+        return plan_cherry_pick(working.metadata, snapshot_id, branch=branch, history=history), history
     except AlreadyExists as error:
         rules.ALREADY_PICKED.refuse(str(error))
     except InvalidInput as error:
         rules.CANNOT_PICK.refuse(str(error), winner=working.metadata.head(branch))
 
 
-def require_known_history(working: Working, branch: str, picked: Snapshot) -> None:
+def _history_back_to(working: Working, head: int | None, picked: Snapshot) -> list[Snapshot]:
+    """What may have picked a snapshot, and may be its parent, newest first: no more of a history than that takes."""
+    found: list[Snapshot] = []
+    for snapshot in Ancestors(working, head):
+        found.append(snapshot)
+        is_parent = snapshot.snapshot_id == picked.parent_snapshot_id
+        if is_parent or (picked.operation == "append" and _age(snapshot) < _age(picked)):
+            break
+    return found
+
+
+def require_known_history(branch: str, picked: Snapshot, history: Sequence[Snapshot]) -> None:
     """Refuse when snapshots of the branch that are as new as the picked one were expired.
 
     Prevents: a snapshot that is in the branch's history, or was picked before, being picked once more, because what
     tells so was expired; where its files were compacted since, its rows would count double.
     """
-    history = list(lineage(working, branch))
     if not history or history[-1].parent_snapshot_id is None:
         return
     if _age(picked) <= _age(history[-1]):
@@ -182,8 +198,8 @@ def require_unchanged_partitions(working: Working, branch: str, picked: Snapshot
     specs = {spec.spec_id: spec for spec in working.metadata.partition_specs}
     replaced = TouchedPartitions(working.metadata, (*changes.added, *changes.removed))
     for snapshot in _since(working, branch, picked):
-        for manifest in made_by(snapshot, working.manifests_of(snapshot)):
-            for entry in working.entries(manifest):
+        for manifest in made_by(snapshot, manifests_of(working, snapshot)):
+            for entry in window_entries(working, snapshot, manifest):
                 if entry.status is not Status.ADDED or entry.snapshot_id != snapshot.snapshot_id:
                     continue
                 file = entry.data_file

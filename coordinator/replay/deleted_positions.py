@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final, TypeVar
 
 from firn.coordinator.replay import rules
+from firn.coordinator.replay.head import Head
 from firn.coordinator.replay.live_deletes import DeleteKey, delete_key
 from firn.coordinator.replay.working import Working
 from firn.model.datafile import DataFile
@@ -44,11 +45,24 @@ class DeletedPositions:
         return self._own(file, lambda: tuple(self._of_file(file)))
 
     def stored(self, file: DataFile, data_file: str) -> DeletionVector:
-        """What a delete file of the table deletes from a data file; one that is damaged raises, as the table is."""
+        """What a delete file of the table deletes from a data file; one that is damaged raises, as the table is.
+
+        Refuses `unknown-base` for one that is not live any more, and that has been removed.
+        """
         try:
             return self._of(file, data_file)
+        except NotFound as error:
+            if any(head.deletes is not None and head.deletes.get(delete_key(file)) for head in self._heads()):
+                raise
+            rules.UNKNOWN_BASE.refuse(
+                f"deletes that came to {data_file} after the intent was planned cannot be looked at any more: {error}",
+                files=(file.file_path,),
+            )
         except InvalidInput as error:
             rules.MERGE_TOO_LARGE.refuse(str(error), files=(file.file_path,))
+
+    def _heads(self) -> Collection[Head]:
+        return self._working.heads.values()
 
     def _own(self, file: DataFile, read: Callable[[], _Read]) -> _Read:
         try:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from firn.coordinator.replay import rules
+from firn.coordinator.replay.ancestry import is_ancestor_of
 from firn.coordinator.replay.decision import Applied
 from firn.coordinator.replay.refs_rules import fallen_off, head_of, require_readable, require_snapshot
 from firn.coordinator.replay.working import Working
 from firn.model import refs
-from firn.model.ancestry import is_ancestor
 from firn.model.errors import NotFound
 from firn.model.iso_time import timestamp_to_text
 from firn.model.metadata import TableMetadata
@@ -33,8 +33,8 @@ def roll_back(working: Working, intent: Rollback) -> Applied:
                 f"{intent.branch!r} has no snapshot older than "
                 f"{timestamp_to_text(intent.timestamp_ms, digits=3, zoned=True)} (any more)"
             )
-    require_snapshot(metadata, target)
-    if not is_ancestor(metadata, ancestor_id=target, descendant_id=head):
+    wanted = require_snapshot(metadata, target)
+    if not is_ancestor_of(working, wanted, head):
         rules.NOT_AN_ANCESTOR.refuse(
             f"snapshot {target} is not in the history of {intent.branch!r}, which is at {head}",
             winner=None if head is None else metadata.snapshot_by_id(head),

@@ -45,7 +45,8 @@ def overwrite(working: Working, intent: Overwrite) -> Applied:
     )
     require_not_live(head, added)
     if intent.validate == "all":
-        since = window(working, intent.branch, base_snapshot_id=base)
+        reads = intent.isolation == "serializable"
+        since = window(working, intent.branch, base_snapshot_id=base, appends=reads)
         _require_no_conflict(working, intent, since, covers)
         if covers is not None:
             require_inside(covers, added)

@@ -12,7 +12,7 @@ from firn.model import metadata_changes
 from firn.model.errors import InvalidInput
 from firn.model.name_mapping import check_name_mapping
 from firn.model.operations.upkeep import SetLocation, UpdateProperties, UpgradeFormat
-from firn.model.table_properties import ENCRYPTION_KEY_ID, JOURNAL_HEAD, RESERVED
+from firn.model.table_properties import DROPPED_SNAPSHOTS, ENCRYPTION_KEY_ID, JOURNAL_HEAD, RESERVED
 
 
 def update_properties(working: Working, intent: UpdateProperties) -> Applied:
@@ -94,10 +94,11 @@ def _shown(value: str | None) -> str:
 def require_not_reserved(intent: UpdateProperties) -> None:
     """Refuse names that are not for setting.
 
-    Prevents: a file-system table that loses its journal with every answer in it; properties that engines would show in
+    Prevents: a file-system table that loses its journal with every answer in it; bases that are unknown, because what
+    was dropped since is not found any more; properties that engines would show in
     place of the table's own fields; a table that firn cannot read any more.
     """
-    guarded = RESERVED | {JOURNAL_HEAD, ENCRYPTION_KEY_ID.name}
+    guarded = RESERVED | {JOURNAL_HEAD, DROPPED_SNAPSHOTS, ENCRYPTION_KEY_ID.name}
     named = sorted(guarded & {*intent.updates, *intent.removals})
     if named:
         rules.RESERVED_PROPERTY.refuse(f"not for setting or removing: {', '.join(named)}")

@@ -8,6 +8,7 @@ from typing import Protocol
 from firn.coordinator.replay.head import Head
 from firn.model.datafile import DataFile
 from firn.model.deletion_vector import DeletionVector
+from firn.model.dropped_snapshots import Record
 from firn.model.manifest import ManifestEntry, ManifestFile
 from firn.model.metadata import TableMetadata
 from firn.model.puffin import StatisticsFile
@@ -54,3 +55,6 @@ class TableReader(Protocol):
 
     def statistics_file(self, location: str, *, partition: bool) -> StatisticsFile:
         """Size and footer of a statistics file, or of one of partition statistics; CorruptFile for another kind."""
+
+    def dropped_snapshots(self, location: str, *, table_uuid: str) -> Record:
+        """A record of snapshots that a table has dropped; raises NotFound, CorruptFile, InvalidInput, Unavailable."""

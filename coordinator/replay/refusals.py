@@ -12,7 +12,8 @@ from typing import Final
 
 import msgspec
 
-from firn.coordinator.replay.decision import Refused
+from firn.coordinator.replay.ancestry import known_snapshot
+from firn.coordinator.replay.decision import Refusal, Refused
 from firn.coordinator.replay.live_entries import entries_of
 from firn.coordinator.replay.window import removed_data
 from firn.coordinator.replay.working import Working
@@ -80,12 +81,14 @@ def _partitions(working: Working, intent: Intent, branch: str | None, refused: R
 
 def _removed_files(working: Working, snapshot_id: int | None, listed: set[str]) -> list[DataFile]:
     """Those of the files that a snapshot removed."""
-    assert working.metadata is not None
-    winner = None if snapshot_id is None else working.metadata.snapshot_by_id(snapshot_id)
+    winner = known_snapshot(working, snapshot_id)
     if winner is None:
         return []
-    gone = (entry.data_file for _, entry in removed_data(working, [winner]))
     names = set(map(canonical, listed))
+    try:
+        gone = [entry.data_file for _, entry in removed_data(working, [winner])]
+    except Refusal:
+        return []  # it was dropped, and its files went
     return [file for file in gone if canonical(file.file_path) in names]
 
 

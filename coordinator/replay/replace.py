@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 import msgspec
 
 from firn.coordinator.replay import rules
+from firn.coordinator.replay.ancestry import known_snapshot
 from firn.coordinator.replay.conflicts import WindowDeletes, refuse_new_deletes
 from firn.coordinator.replay.decision import Applied
 from firn.coordinator.replay.delete_rules import (
@@ -43,7 +44,7 @@ def replace(working: Working, intent: Replace) -> Applied:
     working.require(table_uuid=intent.table_uuid)
     require_origin(working, intent)
     head, index, base = working.head(intent.branch), working.deletes(intent.branch), intent.base_snapshot_id
-    since = window(working, intent.branch, base_snapshot_id=base)
+    since = window(working, intent.branch, base_snapshot_id=base, appends=False)
     added = bind_added(working, intent.data_files, where="data-files")
     added_deletes = bind_deletes(working, intent.delete_files, where="delete-files")
     require_live(working, intent.branch, intent.removed_data_files, base_snapshot_id=base)
@@ -131,7 +132,7 @@ def require_kept_age(
     if number is None:
         return
     assert working.metadata is not None
-    planned = working.metadata.snapshot_by_id(base)
+    planned = known_snapshot(working, base)
     if planned is None:
         rules.UNKNOWN_BASE.refuse(f"snapshot {base}, whose sequence number bounds data-sequence-number, was expired")
     youngest = max((entry.sequence_number or 0 for entry in rewritten), default=0)
@@ -197,7 +198,7 @@ def _require_whole_vectors(
     for live in left:
         assert working.metadata is not None
         snapshot_id = live.entry.snapshot_id
-        snapshot = None if snapshot_id is None else working.metadata.snapshot_by_id(snapshot_id)
+        snapshot = known_snapshot(working, snapshot_id)
         path = live.file.referenced_data_file or ""
         if snapshot is not None:
             refuse_new_deletes(snapshot, live.file, f"rows of {path}", files=(path,), base=base)

@@ -13,9 +13,11 @@ from typing import Final
 from pyroaring import BitMap64
 
 from firn.coordinator.replay import rules
+from firn.coordinator.replay.ancestry import known_snapshot
 from firn.coordinator.replay.conflicts import WindowDeletes, refuse_new_deletes
 from firn.coordinator.replay.delete_rules import may_apply
 from firn.coordinator.replay.deleted_positions import DeletedPositions
+from firn.coordinator.replay.window import entries_of, manifests_of
 from firn.coordinator.replay.working import Working
 from firn.model.amounts import agreeing, plural
 from firn.model.datafile import DataFile
@@ -117,10 +119,9 @@ def _refuse(path: str, clash: BitMap64, winner: Snapshot | None, *, base: int | 
 
 def position_deletes_at(working: Working, base: int | None) -> Iterator[DataFile]:
     """The position deletes and deletion vectors of a snapshot; none where it is not known any more."""
-    assert working.metadata is not None
-    snapshot = None if base is None else working.metadata.snapshot_by_id(base)
-    for manifest in () if snapshot is None else working.manifests_of(snapshot):
-        if manifest.content == "deletes":
-            for entry in working.entries(manifest):
+    snapshot = known_snapshot(working, base)
+    for manifest in () if snapshot is None else manifests_of(working, snapshot):
+        if snapshot is not None and manifest.content == "deletes":
+            for entry in entries_of(working, snapshot, manifest):
                 if entry.is_live and entry.data_file.content == "position-deletes":
                     yield entry.data_file

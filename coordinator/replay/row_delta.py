@@ -132,7 +132,8 @@ def _window(working: Working, intent: RowDelta, bound: _Bound) -> tuple[list[Sna
         return [], known
     if isinstance(base, msgspec.UnsetType):
         rules.MISSING_FIELD.refuse("base-snapshot-id: needed to tell what happened to the rows since they were read")
-    return window(working, intent.branch, base_snapshot_id=base), base
+    reads = intent.isolation == "serializable"
+    return window(working, intent.branch, base_snapshot_id=base, appends=reads), base
 
 
 def _with_named(

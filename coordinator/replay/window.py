@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Final
 
 from firn.coordinator.replay import rules
+from firn.coordinator.replay.ancestry import is_kept, lineage, reading_files_of
 from firn.coordinator.replay.draft import ManifestRef
 from firn.coordinator.replay.live_deletes import DeleteKey, delete_key
 from firn.coordinator.replay.working import Working
@@ -18,6 +19,9 @@ from firn.storage.locations import canonical
 REMOVERS_READ_MAX: Final = 100
 """Removing snapshots looked at to name the winner of a conflict when the intent has no base: a courtesy, bounded."""
 
+DROPPED_LOOKED_AT_MAX: Final = 50_000
+"""Snapshots which the table has dropped that are looked at for one intent: two files each, a minute of reading."""
+
 ADDED_DATA: Final = frozenset({"append", "overwrite"})
 """Operations of snapshots whose data files are new rows. A compaction's are not."""
 
@@ -28,23 +32,12 @@ ADDED_VECTORS: Final = frozenset({"overwrite", "delete", "replace"})
 _KNOWN: Final = ADDED_DATA | REMOVED_DATA
 
 
-def lineage(working: Working, branch: str) -> Iterator[Snapshot]:
-    """Snapshots from the head of `branch` to the oldest ancestor that is still known, newest first."""
-    assert working.metadata is not None
-    head = working.head(branch).snapshot_id
-    snapshot = None if head is None else working.metadata.snapshot_by_id(head)
-    seen: set[int] = set()
-    while snapshot is not None and snapshot.snapshot_id not in seen:
-        seen.add(snapshot.snapshot_id)
-        yield snapshot
-        parent = snapshot.parent_snapshot_id
-        snapshot = None if parent is None else working.metadata.snapshot_by_id(parent)
-
-
-def window(working: Working, branch: str, *, base_snapshot_id: int | None) -> list[Snapshot]:
+def window(working: Working, branch: str, *, base_snapshot_id: int | None, appends: bool = True) -> list[Snapshot]:
     """Snapshots after the base up to the head, newest first; base None is the empty branch.
 
-    What earlier members of the same transaction did is not in it.
+    What earlier members of the same transaction did is not in it. With `appends` off, of the snapshots that the table
+    has dropped those that only appended are left out, but for the oldest that gave ids to rows: a day may have hundreds
+    of thousands of them.
 
     The base itself may have been expired, as long as all that came after it is known. Refuses `unknown-base` when it
     is not reached: what cannot be validated is not committed.
@@ -52,17 +45,39 @@ def window(working: Working, branch: str, *, base_snapshot_id: int | None) -> li
     found: list[Snapshot] = []
     if working.head(branch).snapshot_id == base_snapshot_id:
         return found
-    for snapshot in lineage(working, branch):
+    history = lineage(working, branch)
+    first_given: Snapshot | None = None
+    looked_at = 0
+    for snapshot in history:
         if snapshot.snapshot_id not in working.own:
-            found.append(snapshot)
+            dropped = not is_kept(working, snapshot)
+            if not dropped or appends or snapshot.operation != "append":
+                found.append(snapshot)
+                looked_at += dropped
+            if snapshot.first_row_id is not None:
+                first_given = snapshot
+            if looked_at > DROPPED_LOOKED_AT_MAX:
+                rules.UNKNOWN_BASE.refuse(
+                    f"more than {DROPPED_LOOKED_AT_MAX:,} snapshots that the table has dropped since, which would all "
+                    f"have to be looked at, came to {branch!r} after what the intent was planned on",
+                    base=base_snapshot_id,
+                )
         if snapshot.parent_snapshot_id == base_snapshot_id:
-            return found
+            return found if appends else _with(found, first_given)
     planned = "the empty branch" if base_snapshot_id is None else f"snapshot {base_snapshot_id}"
+    why = "" if history.trouble is None else f"; not all that the table has dropped is known: {history.trouble}"
     return rules.UNKNOWN_BASE.refuse(
         f"the history of {branch!r} does not lead back to {planned}, which the intent was planned on "
-        f"(it was expired with what followed, or is not an ancestor of the head)",
+        f"(it was expired with what followed, or is not an ancestor of the head{why})",
         base=base_snapshot_id,
     )
+
+
+def _with(found: list[Snapshot], one: Snapshot | None) -> list[Snapshot]:
+    """A window with one more of its snapshots, if that is not in it, in order."""
+    if one is None or any(one.snapshot_id == other.snapshot_id for other in found):
+        return found
+    return sorted([*found, one], key=lambda snapshot: snapshot.sequence_number, reverse=True)
 
 
 def own_snapshots(working: Working, branch: str) -> list[Snapshot]:
@@ -74,6 +89,18 @@ def own_snapshots(working: Working, branch: str) -> list[Snapshot]:
     if not working.own:
         return []
     return list(itertools.takewhile(lambda snapshot: snapshot.snapshot_id in working.own, lineage(working, branch)))
+
+
+def manifests_of(working: Working, snapshot: Snapshot) -> Sequence[ManifestRef]:
+    """Return the manifests of a snapshot that the table has or had; refuses one whose list went after it."""
+    with reading_files_of(working, snapshot):
+        return working.manifests_of(snapshot)
+
+
+def entries_of(working: Working, snapshot: Snapshot, manifest: ManifestRef) -> Sequence[ManifestEntry]:
+    """Return the entries of one of its manifests; refuses as `manifests_of`."""
+    with reading_files_of(working, snapshot):
+        return working.entries(manifest)
 
 
 def made_by(snapshot: Snapshot, manifests: Sequence[ManifestRef]) -> Iterator[ManifestRef]:
@@ -93,10 +120,10 @@ def _entries(
     working: Working, snapshot: Snapshot, *, content: ManifestContent, status: Status
 ) -> Iterator[ManifestEntry]:
     """What the snapshot itself added or deleted."""
-    for manifest in made_by(snapshot, working.manifests_of(snapshot)):
+    for manifest in made_by(snapshot, manifests_of(working, snapshot)):
         if manifest.content != content or (isinstance(manifest, ManifestFile) and _has_none(manifest, status)):
             continue
-        for entry in working.entries(manifest):
+        for entry in entries_of(working, snapshot, manifest):
             if entry.status is status and entry.snapshot_id == snapshot.snapshot_id:
                 yield entry
 
@@ -156,7 +183,8 @@ def _remover_of(
     since: int | None,
 ) -> Snapshot | None:
     looked_at = 0
-    for snapshot in lineage(working, branch):
+    # Without a base nothing says how far to go back.
+    for snapshot in lineage(working, branch, dropped=since is not None):
         if snapshot.snapshot_id == since or looked_at >= REMOVERS_READ_MAX:
             return None
         if snapshot.operation == "append":

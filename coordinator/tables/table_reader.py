@@ -20,6 +20,7 @@ from firn.coordinator.tables.manifest_cache import ManifestCache
 from firn.coordinator.tables.read_ahead import ReadAhead
 from firn.model.datafile import DataFile
 from firn.model.deletion_vector import DeletionVector, from_blob
+from firn.model.dropped_snapshots import Record
 from firn.model.errors import CorruptFile, InvalidInput, Unsupported
 from firn.model.history import SUMMARY_BATCH
 from firn.model.limits import Limits
@@ -32,6 +33,7 @@ from firn.model.snapshot import Snapshot
 from firn.model.view import ViewMetadata
 from firn.model.view_json import VIEW_METADATA_BYTES_MAX
 from firn.storage.content_digests import digest_of_bytes, is_digest_of
+from firn.storage.dropped_snapshots import RecordFiles
 from firn.storage.file_system_tables import FileSystemTables
 from firn.storage.files import FileStore
 from firn.storage.locations import canonical
@@ -63,6 +65,7 @@ class TableReader:
         self._reads = ReadAhead(self._read)
         self._cache = ManifestCache(bytes_max=limits.manifest_cache_bytes_max)
         self._file_system = FileSystemTables(files)
+        self._records = RecordFiles(files, bytes_max=limits.journal_bytes_max)
 
     @property
     def cache(self) -> ManifestCache:
@@ -189,6 +192,10 @@ class TableReader:
     def statistics_file(self, location: str, *, partition: bool) -> StatisticsFile:
         """Return what a statistics file shows of itself; raises as `firn.storage.statistics_files`. Not cached."""
         return read_statistics_file(self._files, location, partition=partition)
+
+    def dropped_snapshots(self, location: str, *, table_uuid: str) -> Record:
+        """Return a record of dropped snapshots; raises as `RecordFiles.read`."""
+        return self._records.read(location, table_uuid=table_uuid)
 
     def _require_readable(self, file: DataFile, size: int) -> None:
         limit = self._limits.deletion_vector_bytes_max

@@ -22,6 +22,7 @@ from firn.model.limits import Limits
 from firn.model.metadata import TableMetadata
 from firn.model.outcome import Committed, Outcome, Rejected, decode_outcome
 from firn.model.sharding import shard_of
+from firn.storage.dropped_snapshots import is_record
 from firn.storage.files import FileStore
 from firn.storage.intent_streams import StreamNames
 from firn.storage.journal import JournalFiles
@@ -222,6 +223,12 @@ class Workbench:
         versioned = await Pointers(self.zookeeper.connect()).read(table)
         files = JournalFiles(self.files, bytes_max=self.limits.journal_bytes_max)
         return list(files.walk(versioned.pointer.journal_head))[::-1]
+
+    def lose_dropped_snapshots(self) -> None:
+        """Remove the records of what tables have dropped, as another engine that expires snapshots writes none."""
+        for info in list(self.files.list(self.warehouse)):
+            if is_record(info.location):
+                self.files.delete(info.location)
 
     async def events(self) -> list[dict[str, Any]]:
         """All events so far."""

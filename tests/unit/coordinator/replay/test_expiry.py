@@ -169,8 +169,8 @@ async def test_a_reference_cannot_be_set_to_what_has_expired() -> None:
         await bench.commit(expire_all())
         tag = await bench.refuse(intent(CreateTag, ref_name="t", snapshot_id=first))
         moved = await bench.refuse(intent(SetRef, ref_name="main", snapshot_id=first, expected_snapshot_id=third))
-        rewrite = await bench.refuse(replace(["a"], ["a2"], base=first))
-    assert (tag.rule, moved.rule, rewrite.rule) == ("unknown-snapshot", "unknown-snapshot", "unknown-base")
+        await bench.commit(replace(["a"], ["a2"], base=first))  # a base may have expired
+    assert (tag.rule, moved.rule) == ("unknown-snapshot", "unknown-snapshot")
 
 
 async def test_a_table_that_shares_its_files_is_not_expired() -> None:

@@ -236,6 +236,7 @@ async def test_a_base_that_expired_but_whose_followers_are_known_will_do() -> No
         await bench.commit(ExpireSnapshots(intent_id=new_id(), table=TABLE, snapshot_ids=(base,), older_than_ms=0))
         await table.commit(table.replace(base, [file], [table.data(*TEN)]))
         await bench.commit(ExpireSnapshots(intent_id=new_id(), table=TABLE, snapshot_ids=(later,), older_than_ms=0))
+        bench.lose_dropped_snapshots()
         lost = await table.refused(table.overwrite(base, [], conflict_filter=field_is("id", 1)))
     assert lost.rule == "unknown-base"
 
