@@ -10,13 +10,14 @@ wholly the table's own stay.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
 from firn.model.errors import NotFound
 from firn.model.limits import Limits
+from firn.pipeline.dropped_records import needed_manifests
 from firn.pipeline.parallel_files import delete_all, in_parallel
 from firn.pipeline.past_versions import past_of
 from firn.pipeline.reachable_files import ReachableFiles
@@ -101,13 +102,19 @@ class Removing:
 
     def run(self, now_ms: int) -> Removal:
         """Remove all of it. `now_ms` is Unix milliseconds."""
-        past = past_of(self._now.metadata, self._files, limits=self._limits)
+        past = past_of(self._now.metadata, self._files, limits=self._limits, now_ms=now_ms)
+        dropped = past.dropped
+        needed = list(needed_manifests(dropped, self._now.metadata, self._files, limits=self._limits))
+        self._reachable.add_names(dropped.needed_lists)
+        self._reachable.add_manifests(needed)
         unreachable = UnreachableFiles(
             self._now.metadata,
             [one for one in past.snapshots if one.timestamp_ms < now_ms - SNAPSHOT_GRACE_MS],
             self._files,
             limits=self._limits,
             portion_files=self._portion_files,
+            needed_ids=dropped.needed_ids,
+            needed=needed,
         )
         for portion in unreachable.content():
             self._remove("content files", portion)
@@ -118,6 +125,7 @@ class Removing:
         if not forgotten.unreadable:
             old = (one.metadata_file for one in past.versions if one.timestamp_ms < now_ms - METADATA_GRACE_MS)
             self._remove("metadata files", self._existing(old))
+            self._remove_all("records of dropped snapshots", self._own(self._existing(dropped.records)).values())
         return Removal(
             snapshots=unreachable.snapshots_count,
             removed=self._removed,
@@ -145,13 +153,17 @@ class Removing:
 
     def _remove(self, what: str, locations: Iterable[str]) -> None:
         """Remove files of one kind; nothing after a failure, or nothing would lead to what is left."""
+        if not self._failed:
+            self._remove_all(what, self._chosen(self._own(locations)))
+
+    def _remove_all(self, what: str, chosen: Collection[str]) -> None:
+        """Remove files that were chosen, unless others could not be removed before."""
         if self._failed:
             return
-        chosen = self._chosen(self._own(locations))
         failed: list[tuple[str, str]] = []
         if self._dry_run:
             gone = len(chosen)
-            self._locations += chosen[: LISTED_MAX - len(self._locations)]
+            self._locations += list(chosen)[: LISTED_MAX - len(self._locations)]
         else:
             gone, failed = delete_all(self._files, chosen)
             self._failed += failed

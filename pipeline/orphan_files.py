@@ -15,7 +15,9 @@ import msgspec
 
 from firn.model.amounts import plural
 from firn.model.errors import InvalidInput
-from firn.model.table_properties import GC_ENABLED
+from firn.model.metadata import TableMetadata
+from firn.model.table_properties import DROPPED_SNAPSHOTS, GC_ENABLED
+from firn.pipeline.dropped_records import dropped_by, needed_manifests
 from firn.pipeline.forgotten_files import LISTED_MAX
 from firn.pipeline.own_folders import own_folders
 from firn.pipeline.parallel_files import delete_all
@@ -108,12 +110,15 @@ class _Search:
         self._dry_run = dry_run
         self._mismatch = mismatch
         self._reachable = ReachableFiles(upkeep.files, limits=upkeep.limits)
+        self._records: str | None = None
+        self._now_ms = 0
         self._listed = self._young = self._under_way = self._count = self._bytes = 0
         self._mismatched: list[str] = []
         self._failed: list[tuple[str, str]] = []
         self._locations: list[str] = []
 
     def run(self, older_than_ms: int, now_ms: int, progress: Callable[[int, int], None] | None) -> Orphans:
+        self._now_ms = now_ms
         now = self._look()
         portion: list[FileInfo] = []
         for file in self._old_and_unnamed(now, now_ms - older_than_ms):
@@ -145,7 +150,22 @@ class _Search:
             where = f"{self._table}: properties.{GC_ENABLED.name}"
             raise InvalidInput("is off: other tables may share its files", where=where)
         self._reachable.add(now)
+        records = now.metadata.properties.get(DROPPED_SNAPSHOTS)
+        if records != self._records:
+            self._records = records
+            self._add_dropped(now.metadata)
         return now
+
+    def _add_dropped(self, metadata: TableMetadata) -> None:
+        """Keep what work needs that may still be planned on snapshots which the table has dropped.
+
+        What these snapshots made is as young as they are: too young to be an orphan, unless less than a day
+        was forced, which is for tables without jobs.
+        """
+        files, limits = self._upkeep.files, self._upkeep.limits
+        dropped = dropped_by(metadata, files, limits=limits, now_ms=self._now_ms)
+        self._reachable.add_names(dropped.needed_lists)
+        self._reachable.add_manifests(needed_manifests(dropped, metadata, files, limits=limits))
 
     def _old_and_unnamed(self, now: TableNow, before_ms: int) -> Iterator[FileInfo]:
         partition_names = {field.name for spec in now.metadata.partition_specs for field in spec.fields}

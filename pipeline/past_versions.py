@@ -3,7 +3,8 @@
 Every metadata file names those before it. The table keeps the newest of these names (its metadata log); the oldest of
 them, when it is read, names the next ones, and so on back to the first that is gone. So what a table has forgotten is
 found without listing a folder, only committed versions are found, and old metadata files that are still there are the
-list of what is to be done: they go last, after all that only they lead to.
+list of what is to be done: they go last, after all that only they lead to. What firn itself drops is on record besides
+(`firn.pipeline.dropped_records`), and found without any old version.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ from typing import Final
 
 import msgspec
 
+from firn.model.dropped_snapshots import statistics_files
 from firn.model.errors import CorruptFile, InvalidInput, NotFound
 from firn.model.limits import Limits
 from firn.model.metadata import TableMetadata
 from firn.model.snapshot import MetadataLogEntry, Snapshot
+from firn.pipeline.dropped_records import DroppedSnapshots, dropped_by
 from firn.storage.files import FileStore
 from firn.storage.metadata_files import decode_metadata
 
@@ -29,16 +32,18 @@ class Past(msgspec.Struct, frozen=True, kw_only=True):
     """What a table has forgotten: `snapshots`, and `statistics` files of theirs.
 
     `versions` are the metadata files beyond the log, oldest first, with the time until which each was current.
+    `dropped` is what the table's records list; snapshots that bases still need are not among `snapshots`.
     """
 
     snapshots: tuple[Snapshot, ...]
     statistics: tuple[str, ...]
     versions: tuple[MetadataLogEntry, ...]
+    dropped: DroppedSnapshots
 
 
-def past_of(metadata: TableMetadata, files: FileStore, *, limits: Limits) -> Past:
-    """What the table has forgotten, as far as its old metadata files still tell. Raises Unavailable."""
-    return _Search(metadata, files, limits).past()
+def past_of(metadata: TableMetadata, files: FileStore, *, limits: Limits, now_ms: int) -> Past:
+    """What the table has forgotten, as far as its records and old metadata files tell. Raises Unavailable."""
+    return _Search(metadata, files, limits).past(dropped_by(metadata, files, limits=limits, now_ms=now_ms))
 
 
 class _Version(msgspec.Struct, frozen=True):
@@ -62,15 +67,18 @@ class _Search:
         self._statistics: dict[str, None] = {}
         self._versions: dict[str, _Version | None] = {}
 
-    def past(self) -> Past:
+    def past(self, dropped: DroppedSnapshots) -> Past:
         logged = list(self._now.metadata_log)
         older = list(self._beyond(logged))[::-1]
         self._explore([entry.metadata_file for entry in (*older, *logged)])
         kept = set(statistics_files(self._now))
+        found = {one.snapshot_id: one for one in dropped.gone} | self._snapshots
+        statistics = dict.fromkeys((*dropped.statistics, *self._statistics))
         return Past(
-            snapshots=tuple(self._snapshots.values()),
-            statistics=tuple(path for path in self._statistics if path not in kept),
+            snapshots=tuple(one for number, one in found.items() if number not in dropped.needed_ids),
+            statistics=tuple(path for path in statistics if path not in kept),
             versions=tuple(older),
+            dropped=dropped,
         )
 
     def _beyond(self, logged: Sequence[MetadataLogEntry]) -> Iterator[MetadataLogEntry]:
@@ -123,14 +131,6 @@ class _Search:
         self._statistics.update(dict.fromkeys(statistics_files(metadata)))
         self._versions[location] = _version(metadata)
         return metadata
-
-
-def statistics_files(metadata: TableMetadata) -> Iterator[str]:
-    """The statistics files that a table names."""
-    for file in (*metadata.statistics, *metadata.partition_statistics):
-        path = file.get("statistics-path")
-        if isinstance(path, str):
-            yield path
 
 
 def _version(metadata: TableMetadata) -> _Version:

@@ -11,12 +11,14 @@ from collections.abc import Iterable
 import mmh3
 import numpy as np
 
+from firn.model.dropped_snapshots import statistics_files
+from firn.model.errors import NotFound
 from firn.model.limits import Limits
+from firn.model.manifest import ManifestFile
 from firn.model.metadata import TableMetadata
 from firn.model.snapshot import Snapshot
 from firn.pipeline.manifest_paths import files_named_by
 from firn.pipeline.parallel_files import in_parallel
-from firn.pipeline.past_versions import statistics_files
 from firn.pipeline.upkeep import TableNow
 from firn.storage.file_system_tables import HINT_NAME, METADATA_FOLDER
 from firn.storage.files import FileStore
@@ -73,6 +75,27 @@ class ReachableFiles:
         new = [one for one in metadata.snapshots if one.snapshot_id not in self._snapshots]
         self._add_snapshots(metadata, new)
         return len(new)
+
+    def add_manifests(self, manifests: Iterable[ManifestFile]) -> None:
+        """Add manifests that snapshots list which the table has dropped, and the live files in them.
+
+        One that is gone names nothing. Raises CorruptFile, Unavailable.
+        """
+        new = {one.manifest_path: one for one in manifests if one.manifest_path not in self._manifests}
+        self._put(new)
+        for named in in_parallel(self._named_if_there, new.values()):
+            self._put(named)
+        self._manifests.update(new)
+
+    def add_names(self, locations: Iterable[str]) -> None:
+        """Add single files."""
+        self._put(locations)
+
+    def _named_if_there(self, manifest: ManifestFile) -> tuple[str, ...]:
+        try:
+            return files_named_by(manifest, self._files, bytes_max=self._limits.manifest_bytes_max).live
+        except NotFound:
+            return ()
 
     def has(self, normal: str) -> bool:
         """Return whether the table may name a file, given its normalised location, also under another scheme or bucket.

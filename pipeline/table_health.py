@@ -73,7 +73,11 @@ class TableHealth(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
 def health_of(upkeep: Upkeep, now: TableNow, *, now_ms: int) -> TableHealth:
     """Look at a table. Raises what reading it raises."""
     metadata = now.metadata
-    past = past_of(metadata, upkeep.files, limits=upkeep.limits) if GC_ENABLED.of(metadata.properties) else None
+    past = (
+        past_of(metadata, upkeep.files, limits=upkeep.limits, now_ms=now_ms)
+        if GC_ENABLED.of(metadata.properties)
+        else None
+    )
     reader = StoredManifests(upkeep.files, limits=upkeep.limits)
     head = metadata.current_snapshot
     manifests = () if head is None else reader.manifests(metadata, head)

@@ -39,7 +39,10 @@ class Forgotten(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UnreachableFiles:
-    """The search among the snapshots that a table has forgotten. Raises what reading the table raises."""
+    """The search among the snapshots that a table has forgotten. Raises what reading the table raises.
+
+    What snapshots of `needed_ids` made, and the manifests `needed`, stay: bases are validated by them.
+    """
 
     def __init__(
         self,
@@ -49,8 +52,12 @@ class UnreachableFiles:
         *,
         limits: Limits,
         portion_files: int = PORTION_FILES,
+        needed_ids: Collection[int] = (),
+        needed: Iterable[ManifestFile] = (),
     ) -> None:
         self._metadata = metadata
+        self._needed_ids = needed_ids
+        self._needed = {normalize(one.manifest_path) for one in needed}
         self._files = files
         self._limits = limits
         self._portion_files = portion_files
@@ -121,7 +128,8 @@ class UnreachableFiles:
         for _, manifests in self._lists.values():
             for manifest in manifests:
                 path = normal_or_none(manifest.manifest_path)
-                if path is not None and path not in self._kept:
+                is_needed = path in self._needed or manifest.added_snapshot_id in self._needed_ids
+                if path is not None and path not in self._kept and not is_needed:
                     found[path] = manifest
         return found
 

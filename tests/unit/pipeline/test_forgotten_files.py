@@ -294,7 +294,8 @@ def test_snapshots_that_were_made_minutes_ago_leave_their_files_to_the_next_remo
     history.commit(history.file())
     history.commit(removed=history.live())
     history.expire([1])
-    made_ms = next(one.timestamp_ms for one in past_of(history.metadata, history.files, limits=Limits()).snapshots)
+    past = past_of(history.metadata, history.files, limits=Limits(), now_ms=LATER_MS)
+    made_ms = next(one.timestamp_ms for one in past.snapshots)
     assert removing(history).run(made_ms + SNAPSHOT_GRACE_MS).count == 0
     later = removing(history).run(made_ms + SNAPSHOT_GRACE_MS + 1)
     assert later.removed == {"content files": 1, "manifests": 1, "manifest lists": 1}
