@@ -8,7 +8,7 @@ DOCS := build/docs-venv
 UV_VERSION := 0.13.9
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run first-week test test-unit test-long lint bench dashboards docs docs-serve lock clean
+.PHONY: help demo run first-week test test-unit test-long lint bench dashboards manifests docs docs-serve lock clean
 
 help: ## print this list
 	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):[^#]*## /\1#/' | \
@@ -66,6 +66,9 @@ $(DOCS)/.made-from-lock: requirements-docs.lock
 	@$(PYTHON) -m venv --clear $(DOCS)
 	@$(DOCS)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement $<
 	@touch $@
+
+manifests: ## write Kubernetes' manifests anew from the chart in deploy/helm (needs helm)
+	sh deploy/kubernetes/render.sh
 
 # Universal: one lock for every Python from 3.11 on, Linux and macOS. Where packages come from is the business of
 # whoever installs them, so it names no index.

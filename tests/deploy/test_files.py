@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
-import kubernetes_validate
 import pytest
 import yaml
 
@@ -22,10 +21,6 @@ from tests.deploy.prometheus import RULES
 from tests.deploy.servers import DEPLOY, secrets_in
 
 ROOT = DEPLOY.parent
-KUBERNETES = DEPLOY / "kubernetes"
-KUBERNETES_VERSION = "1.33"
-CUSTOM = {"ServiceMonitor", "PrometheusRule", "Kustomization"}
-"""Kinds that Kubernetes itself has no schema for."""
 
 EXPOSURE_MAX = 2.0
 """Of 10, as systemd rates what a service may do."""
@@ -34,11 +29,6 @@ EXPOSURE_MAX = 2.0
 def compose() -> dict[str, Any]:
     loaded: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
     return loaded
-
-
-def manifests() -> list[Any]:
-    files = sorted(KUBERNETES.rglob("*.yaml"))
-    return [pytest.param(document, id=f.name) for f in files for document in yaml.safe_load_all(f.read_text())]
 
 
 def test_compose_is_what_the_specification_says() -> None:
@@ -105,48 +95,6 @@ def test_the_image_installs_what_the_locks_agree_on() -> None:
     assert not {"pyspark", "pytest", "ruff"} & set(image)
 
 
-@pytest.mark.parametrize("document", manifests())
-def test_kubernetes_takes_every_object(document: dict[str, Any]) -> None:
-    if document["kind"] in CUSTOM:
-        assert document["apiVersion"]
-        return
-    kubernetes_validate.validate(document, KUBERNETES_VERSION, strict=True)
-
-
-def test_kubernetes_runs_the_daemons_with_least_rights() -> None:
-    pod = yaml.safe_load((KUBERNETES / "base" / "stateful-set.yaml").read_text())["spec"]["template"]["spec"]
-    (container,) = pod["containers"]
-    assert pod["securityContext"]["runAsNonRoot"]
-    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-    assert not pod["automountServiceAccountToken"]
-    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
-    assert container["securityContext"]["readOnlyRootFilesystem"]
-    assert {"startupProbe", "livenessProbe", "readinessProbe", "resources"} <= set(container)
-
-
-@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
-@pytest.mark.parametrize("folder", ["base", "monitoring"])
-def test_kustomize_builds(folder: str) -> None:
-    built = subprocess.run(
-        ["kubectl", "kustomize", str(KUBERNETES / folder)], capture_output=True, text=True, check=False
-    )
-    assert built.returncode == 0, built.stderr
-    for document in yaml.safe_load_all(built.stdout):
-        if document["kind"] not in CUSTOM:
-            kubernetes_validate.validate(document, KUBERNETES_VERSION, strict=True)
-
-
-def test_no_pod_has_variables_of_services_that_are_named_like_settings() -> None:
-    """A Service firn-redis sets FIRN_REDIS_PORT in every pod of its namespace, and firn refuses unknown variables."""
-    pods = [
-        document["spec"].get("jobTemplate", document)["spec"]["template"]["spec"]
-        for path in sorted((KUBERNETES / "base").glob("*.yaml"))
-        for document in yaml.safe_load_all(path.read_text())
-        if document["kind"] in {"StatefulSet", "CronJob"}
-    ]
-    assert [pod["enableServiceLinks"] for pod in pods] == [False, False]
-
-
 def test_alerts_are_sent_to_receivers_that_there_are() -> None:
     config = yaml.safe_load((DEPLOY / "alertmanager" / "alertmanager.yml").read_text())
     receivers = {receiver["name"] for receiver in config["receivers"]}
@@ -191,9 +139,8 @@ def test_systemd_takes_the_unit_and_rates_it_safe(tmp_path: Path, name: str) -> 
     assert float(level.group(1)) <= EXPOSURE_MAX
 
 
-@pytest.mark.parametrize("path", ["firn.toml", "kubernetes/base/firn.toml"])
-def test_the_shipped_settings_are_settings(path: str) -> None:
-    settings = load_settings(DEPLOY / path, environment={"FIRN_HTTP_TOKEN": "x"})
+def test_the_shipped_settings_are_settings() -> None:
+    settings = load_settings(DEPLOY / "firn.toml", environment={"FIRN_HTTP_TOKEN": "x"})
     assert settings.zookeeper.hosts.count(",") == 2
 
 
@@ -201,8 +148,7 @@ def test_the_shipped_settings_are_settings(path: str) -> None:
     "path",
     [
         "compose.yaml",
-        "kubernetes/base/stateful-set.yaml",
-        "kubernetes/base/maintenance.yaml",
+        "kubernetes/firn.yaml",
         "systemd/firn.service",
         "systemd/firn-maintain.service",
         "docker/Dockerfile",
@@ -223,11 +169,9 @@ def test_the_variables_that_daemons_are_started_with_are_settings(path: str, sec
 def test_a_daemon_has_time_to_drain_before_it_is_killed() -> None:
     """It drains for so long, then gives everything up, and closes its connections."""
     least_s = load_settings(DEPLOY / "firn.toml", environment={"FIRN_HTTP_TOKEN": "x"}).daemon.drain_s + GIVE_UP_S
-    pod = yaml.safe_load((KUBERNETES / "base" / "stateful-set.yaml").read_text())["spec"]["template"]["spec"]
     unit = (DEPLOY / "systemd" / "firn.service").read_text()
     given = {
         "compose": float(compose()["services"]["firn-a"]["stop_grace_period"].removesuffix("s")),
-        "kubernetes": float(pod["terminationGracePeriodSeconds"]),
         "systemd": float(re.findall(r"^TimeoutStopSec=(\d+)$", unit, re.MULTILINE)[0]),
     }
     assert {name: given_s for name, given_s in given.items() if given_s < least_s + 3} == {}

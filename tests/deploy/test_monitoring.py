@@ -105,21 +105,6 @@ def test_the_dashboards_are_what_the_code_makes(described: Any) -> None:
     assert (generate.FOLDER / f"{described.__name__}.json").read_text() == built(described())
 
 
-def test_kubernetes_has_the_same_rules() -> None:
-    """`make dashboards` after every change of a rule."""
-    assert generate.RULE_OBJECT.read_text() == generate.rule_object()
-    assert yaml.safe_load(generate.RULE_OBJECT.read_text())["spec"] == yaml.safe_load(RULES.read_text())
-
-
-def test_kubernetes_has_the_same_dashboards() -> None:
-    """`make dashboards` after every change of a module in grafana/."""
-    assert generate.DASHBOARD_OBJECT.read_text() == generate.dashboard_object()
-    data = yaml.safe_load(generate.DASHBOARD_OBJECT.read_text())["data"]
-    assert {name.removeprefix("firn-"): json.loads(text) for name, text in data.items()} == {
-        path.name: json.loads(path.read_text()) for path in DASHBOARDS
-    }
-
-
 def test_dashboards_and_rules_ask_for_metrics_that_there_are() -> None:
     recorded = {rule["record"] for rule in rules() if "record" in rule}
     known = metric_names() | recorded
