@@ -39,7 +39,10 @@ class ReservedPartition(msgspec.Struct, frozen=True, rename="kebab"):
 
 
 class Scope(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_defaults=True):
-    """What work is on: data files, or partitions, or rows that match a filter; with none of them the whole branch."""
+    """What work is on: data files, or partitions, or rows that match a filter; with none of them the whole branch.
+
+    A filter that matches no row claims nothing: such a reservation only keeps its base.
+    """
 
     branch: Name = MAIN_BRANCH
     files: Annotated[tuple[Path, ...], msgspec.Meta(max_length=10_000)] = ()
@@ -50,6 +53,16 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_defa
         if sum((bool(self.files), bool(self.partitions), self.row_filter is not None)) > 1:
             raise ValueError("a reservation is of files, or of partitions, or of a row filter, not of several of them")
 
+    @classmethod
+    def of_nothing(cls, *, branch: str = MAIN_BRANCH) -> Scope:
+        """Return the scope that overlaps no other."""
+        return cls(branch=branch, row_filter=False)
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether it claims nothing."""
+        return self.row_filter is False
+
     @property
     def is_whole(self) -> bool:
         """Whether it is the whole branch."""
@@ -57,6 +70,8 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_defa
 
     def __str__(self) -> str:
         where = f"of branch {self.branch}"
+        if self.is_nothing:
+            return f"nothing {where}, its base is kept"
         if self.files:
             return f"{plural(len(self.files), 'file')} {where}"
         if self.partitions:
@@ -115,7 +130,7 @@ def overlaps_of(scope: Scope, others: Sequence[Reservation], *, canonical: Calla
 
 def _overlap(scope: Scope, held: Reservation, canonical: Callable[[str], str]) -> Overlap | None:
     other = held.scope
-    if scope.branch != other.branch:
+    if scope.branch != other.branch or scope.is_nothing or other.is_nothing:
         return None
     if scope.is_whole or other.is_whole:
         return Overlap(reservation=held, certain=True)

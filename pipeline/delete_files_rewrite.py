@@ -32,6 +32,7 @@ from firn.pipeline.write_target import WriteTarget
 from firn.storage.manifest_reader import StoredManifests
 
 ATTEMPTS: Final = 3
+PURPOSE: Final = "rewrite of deletes"
 """How often deletes are written before a rewrite that loses is given up."""
 
 
@@ -100,7 +101,8 @@ def rewrite_delete_files(
         )
         if plan.is_empty or plan.snapshot_id is None:
             return DeleteRewriteOutcome(table=table, plan=plan, conflicts=conflicts)
-        outcome = _rewritten(spark, view, plan, connection=connection, summary=options.get("summary") or {})
+        with connection.client().keeping(table, plan.snapshot_id, branch=branch, purpose=PURPOSE):
+            outcome = _rewritten(spark, view, plan, connection=connection, summary=options.get("summary") or {})
         answer = outcome.answer
         if not isinstance(answer, Rejected) or answer.hint not in {"replan", "retry"}:
             return msgspec.structs.replace(outcome, conflicts=conflicts)

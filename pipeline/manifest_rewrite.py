@@ -34,6 +34,7 @@ from firn.storage.manifests import encode_manifests
 ENTRIES_MAX: Final = 500_000
 """Files whose entries one rewrite holds in memory; the manifests with the fewest files go first."""
 
+PURPOSE: Final = "rewrite of manifests"
 ATTEMPTS: Final = 3
 """How often it is planned, when others take away manifests meanwhile."""
 
@@ -146,14 +147,15 @@ def _rewrite(upkeep: Upkeep, table: str, *, branch: str, rewrite_all: bool) -> M
     intent_id = new_intent_id()
     written: list[WrittenManifest] = []
     files = 0
-    try:
-        for group, manifests in groups.items():
-            entries = _live_entries(reader, metadata, manifests)
-            files += len(entries)
-            written += _written(upkeep, metadata, head, group, entries, run=f"{intent_id}-{group[0]}")
-    except BaseException:
-        remove_files(upkeep.files, (one.manifest_path for one in written))
-        raise
+    with upkeep.client.keeping(table, head.snapshot_id, branch=branch, purpose=PURPOSE):
+        try:
+            for group, manifests in groups.items():
+                entries = _live_entries(reader, metadata, manifests)
+                files += len(entries)
+                written += _written(upkeep, metadata, head, group, entries, run=f"{intent_id}-{group[0]}")
+        except BaseException:
+            remove_files(upkeep.files, (one.manifest_path for one in written))
+            raise
     removed = tuple(one.manifest_path for manifests in groups.values() for one in manifests)
     intent = RewriteManifests(
         intent_id=intent_id,

@@ -85,18 +85,20 @@ def merge(
     """
     spark = source.sparkSession
     reads = parse_filter(target_filter)
-    base = Base.of(spark, table, reads=reads, options=options, mode=MERGE_MODE, isolation=MERGE_ISOLATION)
-    rows = base.rows(base.plan.tasks)
-    if reads != TRUE:
-        rows = rows.where(narrowing_column(base.plan.filter))
-    marks = _Marks.beside(rows.columns, source.columns)
-    joined = _joined(rows, source, on, clauses, marks)
-    chosen = joined.withColumn(marks.clause, _first_that_holds(clauses, marks)).where(F.col(marks.clause).isNotNull())
-    changes = chosen.select(*_changed(chosen, clauses, base, source.columns, marks))
-    with kept(changes) as found:
-        _refuse_several(found, base.action)
-        brings_rows = any(not isinstance(one, Delete) for one in _all(clauses))
-        return apply_changes(base, found, brings_rows=brings_rows)
+    planned = Base.planned(spark, table, reads=reads, options=options, mode=MERGE_MODE, isolation=MERGE_ISOLATION)
+    with planned as base:
+        rows = base.rows(base.plan.tasks)
+        if reads != TRUE:
+            rows = rows.where(narrowing_column(base.plan.filter))
+        marks = _Marks.beside(rows.columns, source.columns)
+        joined = _joined(rows, source, on, clauses, marks)
+        marked = joined.withColumn(marks.clause, _first_that_holds(clauses, marks))
+        chosen = marked.where(F.col(marks.clause).isNotNull())
+        changes = chosen.select(*_changed(chosen, clauses, base, source.columns, marks))
+        with kept(changes) as found:
+            _refuse_several(found, base.action)
+            brings_rows = any(not isinstance(one, Delete) for one in _all(clauses))
+            return apply_changes(base, found, brings_rows=brings_rows)
 
 
 def _all(clauses: Clauses) -> tuple[Update | Delete | Insert, ...]:

@@ -38,6 +38,7 @@ from firn.pipeline.value_hashes import has_hashes, hashes_of
 from firn.storage.puffin import Blob, encode_puffin
 from firn.storage.theta import ThetaSketch, sketch_blob, sketch_from_bytes
 
+PURPOSE: Final = "statistics"
 CREATED_BY: Final = {"created-by": "firn"}
 
 _FOUND: Final = SparkStruct([StructField("column", IntegerType()), StructField("sketch", BinaryType())])
@@ -70,7 +71,8 @@ def compute_statistics(
     if snapshot is None:
         return DistinctValues(answer=None)
     fields = _fields(view.metadata, snapshot, columns)
-    sketches = _sketches(spark, view, snapshot, fields, connection)
+    with connection.client().keeping(table, snapshot.snapshot_id, purpose=PURPOSE):
+        sketches = _sketches(spark, view, snapshot, fields, connection)
     blobs = [
         sketch_blob(
             sketch,

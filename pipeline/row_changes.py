@@ -5,7 +5,8 @@ A change is a row that goes (``_file`` and ``_pos`` say which), a row that comes
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final, Literal, TypedDict, get_args
 
 import msgspec
@@ -40,6 +41,8 @@ from firn.pipeline.write_target import LAST_UPDATED, LINEAGE, ROW_ID, WriteTarge
 from firn.pipeline.writes import head_of
 from firn.storage.manifest_reader import StoredManifests
 from firn.storage.table_scan import plan_scan
+
+PURPOSE: Final = "change of rows"
 
 Mode = Literal["copy-on-write", "merge-on-read"]
 
@@ -122,6 +125,24 @@ class Base(msgspec.Struct, frozen=True, kw_only=True):
             },
             merges_on_read=chosen == "merge-on-read" and view.metadata.format_version > 1,
         )
+
+    @classmethod
+    @contextmanager
+    def planned(
+        cls,
+        spark: SparkSession,
+        table: str,
+        *,
+        reads: Expression,
+        options: ChangeOptions,
+        mode: ChoiceProperty,
+        isolation: ChoiceProperty,
+    ) -> Iterator[Base]:
+        """As `of`; what it is planned on stays, with its files, until the operation is done."""
+        base = cls.of(spark, table, reads=reads, options=options, mode=mode, isolation=isolation)
+        head, branch = base.members["base_snapshot_id"], base.members["branch"]
+        with base.connection.client().keeping(table, head, branch=branch, purpose=PURPOSE):
+            yield base
 
     @property
     def action(self) -> str:

@@ -35,17 +35,18 @@ def delete_where(
     them (``"merge-on-read"``): vectors in v3 tables, files of positions in v2 tables. Raises InvalidInput for a filter
     that does not fit, NotFound for a table that is not there, and what Spark raises for a failed job.
     """
-    base = Base.of(
+    planned = Base.planned(
         spark, table, reads=parse_filter(where), options=options, mode=DELETE_MODE, isolation=DELETE_ISOLATION
     )
-    bound = base.plan.filter
-    whole = [task for task in base.plan.tasks if not task.deletes and file_must_match(task.residual, task.file)]
-    named = {task.file.file_path for task in whole}
-    partly = [task for task in base.plan.tasks if task.file.file_path not in named]
-    wide = with_filter_columns(Schema(schema_id=0, struct=_PLACE), bound, base.plan.schema)
-    rows = base.frame(partly, wide.struct).where(narrowing_column(bound))
-    with kept(rows.select(FILE, POS, F.lit(DELETE).alias(base.action))) as changes:
-        return apply_changes(base, changes, whole=whole, brings_rows=False)
+    with planned as base:
+        bound = base.plan.filter
+        whole = [task for task in base.plan.tasks if not task.deletes and file_must_match(task.residual, task.file)]
+        named = {task.file.file_path for task in whole}
+        partly = [task for task in base.plan.tasks if task.file.file_path not in named]
+        wide = with_filter_columns(Schema(schema_id=0, struct=_PLACE), bound, base.plan.schema)
+        rows = base.frame(partly, wide.struct).where(narrowing_column(bound))
+        with kept(rows.select(FILE, POS, F.lit(DELETE).alias(base.action))) as changes:
+            return apply_changes(base, changes, whole=whole, brings_rows=False)
 
 
 def update(
@@ -60,12 +61,13 @@ def update(
     `values` are Spark columns or SQL over the table's columns, by the name of a column at the top. Otherwise as
     `delete_where`. In v3 tables an updated row keeps its ``_row_id``.
     """
-    base = Base.of(
+    planned = Base.planned(
         spark, table, reads=parse_filter(where), options=options, mode=UPDATE_MODE, isolation=UPDATE_ISOLATION
     )
-    rows = base.rows(base.plan.tasks).where(narrowing_column(base.plan.filter))
-    with kept(assigned(rows, values, base.view.schema).withColumn(base.action, F.lit(UPDATE))) as changes:
-        return apply_changes(base, changes, brings_rows=True)
+    with planned as base:
+        rows = base.rows(base.plan.tasks).where(narrowing_column(base.plan.filter))
+        with kept(assigned(rows, values, base.view.schema).withColumn(base.action, F.lit(UPDATE))) as changes:
+            return apply_changes(base, changes, brings_rows=True)
 
 
 def assigned(rows: DataFrame, values: Mapping[str, Column | str], schema: Schema) -> DataFrame:

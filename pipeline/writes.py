@@ -7,7 +7,8 @@ write the rows again before you know; see `firn.coordinator.client.answers`).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypedDict, Unpack, get_args
+from contextlib import AbstractContextManager
+from typing import Any, Final, TypedDict, Unpack, get_args
 
 from pyspark.sql import DataFrame
 
@@ -28,6 +29,8 @@ from firn.pipeline.submission import job_of, submit
 from firn.pipeline.write_job import write_files
 from firn.pipeline.write_properties import DISTRIBUTION_MODE
 from firn.pipeline.write_target import WriteTarget
+
+PURPOSE: Final = "overwrite"
 
 
 class WriteOptions(TypedDict, total=False):
@@ -78,15 +81,16 @@ def overwrite(
     require_one_of(isolation, get_args(Isolation), where="isolation")
     write = _Write(rows, table, options)
     filter = parse_filter(where)
-    files = write.files()
-    intent = Overwrite(
-        **write.members,
-        base_snapshot_id=write.base_snapshot_id,
-        row_filter=expression_to_json(filter),
-        data_files=tuple(files),
-        isolation=isolation,
-    )
-    return write.submit(intent, files)
+    with write.keeping_base():
+        files = write.files()
+        intent = Overwrite(
+            **write.members,
+            base_snapshot_id=write.base_snapshot_id,
+            row_filter=expression_to_json(filter),
+            data_files=tuple(files),
+            isolation=isolation,
+        )
+        return write.submit(intent, files)
 
 
 def replace_partitions(
@@ -95,13 +99,14 @@ def replace_partitions(
     """Replace whatever is in the partitions that these rows are in (dynamic overwrite); without rows, nothing."""
     require_one_of(isolation, get_args(Isolation), where="isolation")
     write = _Write(rows, table, options)
-    files = write.files()
-    if not files:
-        return write.submit(write.append_of(files), files)
-    intent = ReplacePartitions(
-        **write.members, base_snapshot_id=write.base_snapshot_id, data_files=tuple(files), isolation=isolation
-    )
-    return write.submit(intent, files)
+    with write.keeping_base():
+        files = write.files()
+        if not files:
+            return write.submit(write.append_of(files), files)
+        intent = ReplacePartitions(
+            **write.members, base_snapshot_id=write.base_snapshot_id, data_files=tuple(files), isolation=isolation
+        )
+        return write.submit(intent, files)
 
 
 class _Write:
@@ -128,6 +133,11 @@ class _Write:
     @property
     def base_snapshot_id(self) -> int | None:
         return head_of(self._view, self._branch)
+
+    def keeping_base(self) -> AbstractContextManager[None]:
+        """Keep what the write is planned on from expiry."""
+        client = self._connection.client()
+        return client.keeping(self.members["table"], self.base_snapshot_id, branch=self._branch, purpose=PURPOSE)
 
     def files(self) -> list[ContentFile]:
         """Run the job."""

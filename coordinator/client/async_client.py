@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from contextlib import nullcontext
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
@@ -13,6 +13,7 @@ from firn.coordinator.client.address import addressed
 from firn.coordinator.client.answers import Answer, committed
 from firn.coordinator.client.consumers import AsyncConsumers
 from firn.coordinator.client.delivery import Delivery, Waiting
+from firn.coordinator.client.kept_bases import AsyncKeptBase
 from firn.coordinator.client.operations import Operations
 from firn.coordinator.client.options import RESUBMIT_AFTER_S, UNRESOLVED_MAX, ClientOptions
 from firn.coordinator.client.reservations import AsyncReservation, ReservationOptions, reservation_of
@@ -24,6 +25,7 @@ from firn.model.errors import Misconfigured
 from firn.model.extras import import_with_extra
 from firn.model.intent import Intent
 from firn.model.outcome import Committed, Outcome
+from firn.model.snapshot import MAIN_BRANCH
 from firn.storage.file_stores import open_files
 from firn.storage.intent_streams import IntentStreams, StreamNames
 from firn.storage.redis_streams import RedisStreams
@@ -154,6 +156,23 @@ class AsyncClient(Operations[Coroutine[Any, Any, AsyncTicket]]):
     def begin(self, table: str, **options: Unpack[ReservationOptions]) -> AsyncReservation:
         """Early notice of work on a table, which refuses nobody's commit: ``async with client.begin(…) as mine``."""
         return reservation_of(self._reservations, table, options)
+
+    def keeping(
+        self, table: str, base_snapshot_id: int | None, *, branch: str = MAIN_BRANCH, purpose: str = ""
+    ) -> AsyncKeptBase:
+        """Keep a snapshot and its files from expiry: ``async with client.keeping(…)``. Fails for no reason of firn's.
+
+        None, the head of an empty branch, is nothing to keep.
+        """
+        return AsyncKeptBase(self._reservations, table, base_snapshot_id, branch=branch, purpose=purpose)
+
+    @asynccontextmanager
+    async def planning(self, table: str, *, branch: str = MAIN_BRANCH, purpose: str = "") -> AsyncIterator[TableView]:
+        """The table as it is now, to plan work on the head of a branch, which is kept until the work is done."""
+        view = await self.table(table)
+        head = view.metadata.head(branch)
+        async with self.keeping(table, None if head is None else head.snapshot_id, branch=branch, purpose=purpose):
+            yield view
 
     async def reserved(self, table: str) -> Board:
         """Who is at work on a table, and what has disturbed them."""

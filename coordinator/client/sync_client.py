@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
@@ -16,6 +17,7 @@ from firn.coordinator.client.async_client import AsyncClient
 from firn.coordinator.client.consumers import AsyncConsumers, SyncConsumers
 from firn.coordinator.client.delivery import Waiting
 from firn.coordinator.client.engine import Engine
+from firn.coordinator.client.kept_bases import AsyncKeptBase
 from firn.coordinator.client.operations import Operations
 from firn.coordinator.client.options import ClientOptions
 from firn.coordinator.client.reservations import AsyncReservation, ReservationOptions, SyncReservation
@@ -25,6 +27,7 @@ from firn.coordinator.outcomes.reservations import Board
 from firn.model.errors import Unavailable
 from firn.model.intent import Intent
 from firn.model.outcome import Committed, Outcome
+from firn.model.snapshot import MAIN_BRANCH
 
 if TYPE_CHECKING:
     from firn.coordinator.insight.dry_run import Forecast
@@ -125,6 +128,32 @@ class Client(Operations[Ticket]):
             return await do(made[0])
 
         return SyncReservation(lambda do: self._running().call(lambda client: work(client, do)))
+
+    @contextmanager
+    def keeping(
+        self, table: str, base_snapshot_id: int | None, *, branch: str = MAIN_BRANCH, purpose: str = ""
+    ) -> Iterator[None]:
+        """Keep a snapshot and its files from expiry: ``with client.keeping(…)``. Fails for no reason of firn's.
+
+        None, the head of an empty branch, is nothing to keep.
+        """
+
+        async def enter(client: AsyncClient) -> AsyncKeptBase:
+            return await client.keeping(table, base_snapshot_id, branch=branch, purpose=purpose).__aenter__()
+
+        kept = self._running().call(enter)
+        try:
+            yield
+        finally:
+            self._running().call(lambda _: kept.__aexit__(None, None, None))
+
+    @contextmanager
+    def planning(self, table: str, *, branch: str = MAIN_BRANCH, purpose: str = "") -> Iterator[TableView]:
+        """The table as it is now, to plan work on the head of a branch, which is kept until the work is done."""
+        view = self.table(table)
+        head = view.metadata.head(branch)
+        with self.keeping(table, None if head is None else head.snapshot_id, branch=branch, purpose=purpose):
+            yield view
 
     def reserved(self, table: str) -> Board:
         """Who is at work on a table, and what has disturbed them."""

@@ -137,7 +137,9 @@ class Disturbances:
             ended |= _ended_by(landing)
             landed_ms = board.now_ms - (now - landing.at) * 1000  # by Redis's clock, as reservations are
             for one in board.reservations:
-                if one.reservation_id in told or (one.base_snapshot_id is None and landed_ms < one.begun_ms):
+                if one.scope.is_nothing or one.reservation_id in told:
+                    continue
+                if one.base_snapshot_id is None and landed_ms < one.begun_ms:
                     continue  # what came before work without a base began was there for whoever planned it
                 found = await asyncio.to_thread(self._disturbance, one, landing)
                 if found is not None:

@@ -33,6 +33,9 @@ LEASE_MS_MIN: Final = 1_000
 CHANGES_MAX: Final = 50
 """Attempts to change a table's notes while others do."""
 
+KEPT_BASES_MAX: Final = RESERVATIONS_MAX // 2
+"""Reservations of a table up to which one is added that claims nothing: there is room left for those who ask."""
+
 MARGIN_MS: Final = 60_000
 """How long the notes outlive the last reservation."""
 
@@ -70,7 +73,8 @@ class Board(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
             Hold(
                 who=f"reservation {one.reservation_id} of {one.holder}",
                 snapshot_ids=() if one.base_snapshot_id is None else (one.base_snapshot_id,),
-                refs=(one.scope.branch,),
+                refs=() if one.scope.is_nothing else (one.scope.branch,),
+                alone=one.scope.is_nothing,
             )
             for one in self.reservations
         )
@@ -118,7 +122,7 @@ class Reservations:
             if not anyway and any(overlap.certain for overlap in overlaps):
                 begun = Begun(reservation=None, overlaps=overlaps)
                 return {}
-            if len(others) >= RESERVATIONS_MAX:
+            if len(others) >= (KEPT_BASES_MAX if reservation.scope.is_nothing else RESERVATIONS_MAX):
                 raise InvalidInput(
                     f"table {reservation.table!r} has {plural(len(others), 'reservation')}, as many as it may"
                 )

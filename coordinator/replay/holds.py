@@ -27,6 +27,7 @@ class Hold(msgspec.Struct, frozen=True, kw_only=True):
     planned: all of their history is needed. `picked` snapshots, and the one that was staged under `wap_id`, are needed
     with their parents. `since_ms`: nothing is known of the work but that it needs nothing older. `table_uuid`: no other
     table is meant. `behind_max`: nothing is needed by one whose snapshot is further from the heads of `refs` than this.
+    `alone`: of the history from its snapshots on, nothing else is needed.
     """
 
     who: str
@@ -38,6 +39,7 @@ class Hold(msgspec.Struct, frozen=True, kw_only=True):
     since_ms: int | None = None
     table_uuid: str | None = None
     behind_max: int | None = None
+    alone: bool = False
     why: str = "was planned on it"
 
 
@@ -108,15 +110,16 @@ def snapshots_held(metadata: TableMetadata, holds: Sequence[Hold]) -> dict[int, 
     """Snapshots that must stay because of `holds`, with the reason.
 
     Of a base not only the snapshot is needed but the whole history from there to the branch's head: it is what the work
-    is validated against.
+    is validated against. A hold on a snapshot alone is for its files.
     """
     bases: dict[int, str] = {}
     reasons: dict[int, str] = {}
     for hold in holds:
         if not _counts(hold, metadata):
             continue
+        named = reasons if hold.alone else bases
         for snapshot_id in _named(hold, metadata):
-            bases.setdefault(snapshot_id, f"{hold.who} {hold.why}")
+            named.setdefault(snapshot_id, f"{hold.who} {hold.why}")
         for branch in hold.from_start:
             reasons = {**_whole_history(metadata, branch, hold.who), **reasons}
         if hold.since_ms is not None:

@@ -9,8 +9,10 @@ import pyspark.sql.functions as F  # noqa: N812 - what everybody calls it
 import pytest
 from pyspark.errors import PySparkException
 
-from firn.coordinator.client import TableView
+from firn.coordinator.client import Client, TableView
+from firn.coordinator.client.sync_client import Ticket
 from firn.model.errors import InvalidInput
+from firn.model.intent import Intent
 from firn.model.outcome import Rejected
 from firn.pipeline.connection import Connection
 from firn.pipeline.data_source import register
@@ -18,7 +20,7 @@ from firn.pipeline.merge import Clauses, Delete, Insert, Update, merge
 from firn.pipeline.reads import read
 from firn.pipeline.row_changes import Mode
 from firn.pipeline.row_level import delete_where, update
-from firn.pipeline.writes import append
+from firn.pipeline.writes import append, overwrite
 from tests.spark.by_hand import append_rows, delete_equal, written
 from tests.spark.lake import Lake, committed, list_of, struct_of
 
@@ -197,3 +199,29 @@ def test_columns_whose_names_have_backquotes(lake: Lake) -> None:
     assert read(lake.spark, table, columns=["id"], filter='"a`b" = 4').collect() == [(2,)]
     committed(delete_where(lake.spark, table, '"a`b" = 3', mode="merge-on-read"))
     assert read(lake.spark, table).collect() == [(2, 4)]
+
+
+def test_what_an_operation_reads_is_kept_while_it_runs_and_an_append_keeps_nothing(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = lake.create(version=2)
+    kept: list[tuple[str, list[tuple[str, int | None]]]] = []
+    submit = Client.submit
+
+    def look(client: Client, intent: Intent) -> Ticket:
+        standing = client.reserved(table).reservations
+        kept.append((type(intent).__name__, [(one.purpose, one.base_snapshot_id) for one in standing]))
+        return submit(client, intent)
+
+    monkeypatch.setattr(Client, "submit", look)
+    bases = [committed(append(lake.events(0, 12), table)).snapshot_id]
+    bases.append(committed(delete_where(lake.spark, table, "id = 1")).snapshot_id)
+    bases.append(committed(update(lake.spark, table, {"amount": "amount + 1"}, "id = 2")).snapshot_id)
+    source = lake.spark.createDataFrame([(3, "as")], "id long, region string")
+    merged = merge(source, table, on="t.id = s.id", clauses=Clauses(matched=(Update(),)))
+    bases.append(committed(merged).snapshot_id)
+    committed(overwrite(lake.events(0, 3), table))
+    assert [operation for operation, _ in kept] == ["Append", *["Overwrite"] * 4]
+    purposes = ["change of rows"] * 3 + ["overwrite"]
+    assert [found for _, found in kept] == [[], *([pair] for pair in zip(purposes, bases, strict=True))]
+    assert Connection.of_spark(lake.spark).client().reserved(table).reservations == ()

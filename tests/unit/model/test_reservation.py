@@ -48,6 +48,11 @@ def rows(column: str, op: str, value: Any) -> Scope:
         (rows("day", "eq", 1), rows("id", "eq", 2), False),
         (rows("day", "gt", 1), rows("day", "lt", 5), False),
         (rows("day", "nonsense", 1), rows("day", "eq", 5), False),
+        (Scope.of_nothing(), Scope(), None),
+        (Scope.of_nothing(), files("a"), None),
+        (Scope.of_nothing(), partitions(1), None),
+        (Scope.of_nothing(), rows("day", "eq", 1), None),
+        (Scope.of_nothing(), Scope.of_nothing(), None),
     ],
 )
 def test_scopes_overlap_certainly_perhaps_or_not(mine: Scope, theirs: Scope, certain: bool | None) -> None:
