@@ -294,6 +294,16 @@ def test_the_schema_knows_every_section_of_the_settings() -> None:
     assert set(SCHEMA["properties"]["config"]["properties"]) == set(Settings.__struct_fields__)
 
 
+def test_maintenance_is_the_same_as_under_systemd() -> None:
+    units = {name: (DEPLOY / "systemd" / f"firn-maintain.{name}").read_text() for name in ("service", "timer")}
+    values = VALUES["maintenance"]
+    minute, hour, *_ = values["schedule"].split()
+    assert f"ExecStart=/opt/firn/bin/firn {' '.join(values['args'])}\n" in units["service"]
+    assert f"OnCalendar=*-*-* {int(hour):02}:{int(minute):02}\n" in units["timer"]
+    assert f"TimeoutStartSec={values['activeDeadlineSeconds'] // 3_600}h\n" in units["service"]
+    assert f"MemoryMax={values['resources']['limits']['memory'].removesuffix('i')}\n" in units["service"]
+
+
 def test_the_chart_is_of_this_version() -> None:
     version = tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text())["project"]["version"]
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
