@@ -281,7 +281,7 @@ class Backlog:
         except BaseException:
             self.let_go(due)
             raise
-        if sweep.tables:
+        if sweep.tables is not None:  # also where the last of them has no more room since
             for table, _ in due:
                 if table in self._marks:
                     self._marks[table].count = max(0, self._marks[table].count - 1)
