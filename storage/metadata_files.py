@@ -8,7 +8,8 @@ import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import Any, Final, Literal
+from operator import attrgetter
+from typing import Any, Final, Generic, Literal, Protocol, TypeVar
 
 import msgspec
 from isal import igzip
@@ -20,10 +21,12 @@ from firn.model.metadata import TableMetadata
 from firn.model.metadata_json import METADATA_BYTES_MAX, changing_members, identifying_members, metadata_from_json
 from firn.model.partitioning import spec_to_json
 from firn.model.schema import schema_to_json
+from firn.model.snapshot import Snapshot
 from firn.model.sorting import order_to_json
 from firn.model.strict_json import JSON_VALUES_MAX, loads
 from firn.model.table_properties import METADATA_COMPRESSION
 from firn.storage.content_digests import begun_digest, digest_of_bytes, digest_of_parts
+from firn.storage.deflated_text import DeflatedText
 from firn.storage.grown_content import Content, GrowingText, GrownContent, Stretch
 
 Codec = Literal["none", "gzip"]
@@ -39,6 +42,9 @@ TEXTS_BYTES_MAX: Final = 64 * 1024 * 1024
 
 GROWN_BYTES_MIN: Final = 128 * 1024
 """Bytes of snapshots from which on the next metadata file goes on from the last one."""
+
+DEFLATED_BYTES_MIN: Final = 64 * 1024
+"""Bytes of snapshots from which on they are compressed once, where the table asks for that: some 80 snapshots."""
 
 LOG_PART_BYTES_MIN: Final = 4 * 1024
 """Bytes of the snapshots' log from which on it is a part of its own for the file's digest: some 50 snapshots."""
@@ -198,7 +204,6 @@ def encode_with_digest(metadata: TableMetadata, *, codec: Codec = "none") -> tup
     """
     is_v1 = metadata.format_version == 1
     start = _start_of(metadata)
-    snapshots = _grown(start, metadata.snapshots, lambda one: one.encoded_v1 if is_v1 else one.encoded)
     log = _grown(b"", metadata.snapshot_log, msgspec.json.encode, key=start)
     changing = msgspec.json.encode(
         changing_members(
@@ -210,9 +215,10 @@ def encode_with_digest(metadata: TableMetadata, *, codec: Codec = "none") -> tup
         )
     )
     between, end = b"]," + changing[1:-1] + b',"snapshot-log":[', b"]}"
-    if codec != "none":
-        data = compressed(b"".join((*snapshots.pieces, between, *log.pieces, end)), codec=codec)
-        return data, digest_of_bytes(data)
+    encoded = attrgetter("encoded_v1" if is_v1 else "encoded")
+    if codec == "gzip":
+        return _gzipped(start, metadata.snapshots, encoded, b"".join((between, *log.pieces, end)))
+    snapshots = _grown(start, metadata.snapshots, encoded)
     if log.size >= LOG_BYTES_MIN:
         return _with_long_log(snapshots, between, log, end, start=start)
     behind = (between, *log.pieces, end)
@@ -223,6 +229,26 @@ def encode_with_digest(metadata: TableMetadata, *, codec: Codec = "none") -> tup
     is_long = snapshots.size >= GROWN_BYTES_MIN
     stretches = (Stretch(snapshots.text, 0, snapshots.size),) if is_long else ()
     return GrownContent(stretches, (*snapshots.pieces, *behind)), digest
+
+
+def _gzipped(
+    start: bytes, items: Sequence[Snapshot], encoded: Callable[[Any], bytes], behind: bytes
+) -> tuple[Content, str]:
+    """The content of a compressed file. Of many snapshots those that the last file had stay compressed."""
+    before = _deflated_last.pop((start, b""))
+    if before is not None and continues(items, before.items):
+        more = b"".join([b"," + encoded(item) for item in items[len(before.items) :]])
+        before.append(items, more)
+        deflated = before
+    else:
+        snapshots = _grown(start, items, encoded)
+        if snapshots.size < DEFLATED_BYTES_MIN:
+            data = compressed(b"".join((*snapshots.pieces, behind)), codec="gzip")
+            return data, digest_of_bytes(data)
+        deflated = DeflatedText(items, b"".join(snapshots.pieces))
+        _grown_last.pop((start, b""))
+    _deflated_last.put((start, b""), deflated)
+    return deflated.followed_by(behind)
 
 
 def _with_long_log(snapshots: _Grown, between: bytes, log: _Grown, end: bytes, *, start: bytes) -> tuple[Content, str]:
@@ -253,7 +279,8 @@ def _digest_of_parts(snapshots: _Grown, between: bytes, log: _Grown, end: bytes)
 
 def is_kept_encoded(metadata: TableMetadata) -> bool:
     """Whether texts of the table's snapshots and log are kept, from the last time that it was encoded."""
-    return _grown_last.has((_start_of(metadata), b""))
+    key = (_start_of(metadata), b"")
+    return _grown_last.has(key) or _deflated_last.has(key)
 
 
 def forget_texts(metadata: TableMetadata) -> None:
@@ -261,6 +288,7 @@ def forget_texts(metadata: TableMetadata) -> None:
     start = _start_of(metadata)
     _grown_last.pop((start, b""))
     _grown_last.pop((b"", start))
+    _deflated_last.pop((start, b""))
 
 
 def _start_of(metadata: TableMetadata) -> bytes:
@@ -281,11 +309,21 @@ class _Grown(msgspec.Struct, frozen=True, eq=False):
     """Where it begins in the last file."""
 
 
-class _GrownLast:
+class _Sized(Protocol):
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        ...
+
+
+T = TypeVar("T", bound=_Sized)
+
+
+class _GrownLast(Generic[T]):
     """What has grown last, by its start and key: of all tables, within `TEXTS_BYTES_MAX`."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[bytes, bytes], _Grown] = OrderedDict()
+        self._kept: OrderedDict[tuple[bytes, bytes], T] = OrderedDict()
         self._size = 0
         self._lock = threading.Lock()
 
@@ -293,12 +331,12 @@ class _GrownLast:
         """Whether there is one."""
         return key in self._kept
 
-    def pop(self, key: tuple[bytes, bytes]) -> _Grown | None:
+    def pop(self, key: tuple[bytes, bytes]) -> T | None:
         """Take one out."""
         with self._lock:
             return self._pop(key)
 
-    def put(self, key: tuple[bytes, bytes], grown: _Grown) -> None:
+    def put(self, key: tuple[bytes, bytes], grown: T) -> None:
         """Keep one; those that were kept longest go when there is too much."""
         with self._lock:
             self._pop(key)
@@ -307,13 +345,14 @@ class _GrownLast:
             while len(self._kept) > 1 and self._size > TEXTS_BYTES_MAX:
                 self._pop(next(iter(self._kept)))
 
-    def _pop(self, key: tuple[bytes, bytes]) -> _Grown | None:
+    def _pop(self, key: tuple[bytes, bytes]) -> T | None:
         found = self._kept.pop(key, None)
         self._size -= 0 if found is None else found.size
         return found
 
 
-_grown_last: Final = _GrownLast()
+_grown_last: Final = _GrownLast[_Grown]()
+_deflated_last: Final = _GrownLast[DeflatedText]()
 
 
 def _grown(start: bytes, items: Sequence[Any], encoded: Callable[[Any], Any], *, key: bytes = b"") -> _Grown:

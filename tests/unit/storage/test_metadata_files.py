@@ -29,6 +29,8 @@ from firn.storage.metadata_files import (
     decompressed,
     encode_metadata,
     encode_with_digest,
+    forget_texts,
+    is_kept_encoded,
     metastore_name,
     numbered_name,
     suffix,
@@ -242,7 +244,8 @@ def grown(count, *, first=1, name="s"):
 @pytest.mark.parametrize("codec", ["none", "gzip"])
 def test_metadata_that_grew_is_what_it_would_be_if_it_were_written_anew(codec):
     steps = [grown(0), grown(3), grown(4), grown(300), grown(301), grown(3, first=200), grown(4, name="x"), grown(0)]
-    for metadata in [*steps, *reversed(steps), replace(grown(5), format_version=1), grown(6)]:
+    long = [grown(count, first=first) for first in (1, 50) for count in (1_000, 1_001, 1_020, 1_300)]
+    for metadata in [*steps, *long, *reversed(steps), replace(grown(1_001), format_version=1), grown(6)]:
         content, digest = encode_with_digest(metadata, codec=codec)
         data = bytes(content)
         assert is_digest_of(data, digest)
@@ -259,6 +262,19 @@ def test_long_metadata_begins_as_the_one_before_as_long_as_nothing_is_taken_away
     assert longer.continued(shorter.stretches) == shorter.stretches
     assert other.continued(longer.stretches) == ()
     assert patched(shorter, longer) == bytes(longer)
+
+
+def test_long_compressed_metadata_begins_as_the_one_before():
+    shorter, longer, other = (encode_with_digest(grown(count), codec="gzip")[0] for count in (4_000, 4_003, 3_900))
+    assert isinstance(shorter, GrownContent)
+    assert isinstance(longer, GrownContent)
+    assert isinstance(other, GrownContent)
+    assert longer.continued(shorter.stretches) == shorter.stretches
+    assert other.continued(longer.stretches) == ()
+    assert patched(shorter, longer) == bytes(longer)
+    assert is_kept_encoded(grown(3_900))
+    forget_texts(grown(3_900))
+    assert not is_kept_encoded(grown(3_900))
 
 
 def test_a_long_log_stays_where_it_is_until_there_is_no_room_before_it():
