@@ -46,6 +46,7 @@ from firn.coordinator.replay.working import Working
 from firn.coordinator.store_identity import StoreIdentity
 from firn.coordinator.tables.manifest_merger import ManifestMerger
 from firn.coordinator.tables.merges_beside import MergesBeside
+from firn.coordinator.tables.replaced_metadata import ReplacedMetadata
 from firn.coordinator.tables.table_catalogs import TableCatalogs
 from firn.coordinator.tables.table_locations import TableLocations
 from firn.coordinator.tables.table_reader import TableReader
@@ -139,6 +140,9 @@ class Daemon:
                 merger=self._merger_by(calculator),
                 on_failed=lambda cause: self.metrics.merges_failed.labels(cause).inc(),
             ),
+            replaced=ReplacedMetadata(
+                files, limits=limits, run=threads.read, on_removed=self.metrics.metadata_files_removed.inc
+            ),
             journal=journal,
             pointers=pointers,
             catalogs=TableCatalogs(pointers, file_system, run=threads.read),
@@ -160,7 +164,7 @@ class Daemon:
             consumed=self._consumed,
             landed=self._landed,
         )
-        self.lanes = Lanes(shop)
+        self.lanes, self._replaced = Lanes(shop), shop.replaced
         self.metrics.watch_cache(shop.reader.cache)
         self.metrics.watch_tables(self.lanes.sizes, writers_max=limits.writers_max)
         self.metrics.watch_troubles(lambda: self.lanes.troubles)
@@ -247,6 +251,7 @@ class Daemon:
             ("ownership", self.ownership.run()),
             ("intake", self.intake.run()),
             ("lane sweep", self.lanes.sweep()),
+            ("replaced metadata", self._replaced.run()),
             ("table patrol", self._patrol.run()),
             ("consumer patrol", self.consumer_patrol.run()),
             ("bulletin", self._bulletin.run()),

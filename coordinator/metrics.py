@@ -102,6 +102,11 @@ class Metrics:
             "is), store (it does not answer), internal (a bug). Commits go on.",
             ("cause",), registry=self.registry,
         )  # fmt: skip
+        self.metadata_files_removed = Counter(
+            "firn_metadata_files_removed",
+            "Metadata files that the daemon has removed, a while after a commit had replaced them.",
+            registry=self.registry,
+        )
         self.batches = Counter("firn_batches", "Batches ended, by how.", ("result",), registry=self.registry)
         self.batch_intents = Histogram(
             "firn_batch_intents", "Intents per batch.", buckets=COUNT_BUCKETS, registry=self.registry

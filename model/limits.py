@@ -57,6 +57,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Properties that a table or view may be given."""
     layout_fields_max: int = 1_000
     """Fields that a partition spec or a sort order may be given."""
+    replaced_metadata_ms: int = 120_000
+    """How long a metadata file stays once the table's metadata log names it no longer, where the daemon removes it: a
+    reader that has read the pointer opens the file by then."""
     manifest_list_bytes_max: int = 256 * 1024 * 1024
     """Size of a manifest list that is read."""
     manifest_bytes_max: int = 256 * 1024 * 1024

@@ -122,6 +122,9 @@ METADATA_PATH: Final = TextProperty("write.metadata.path")
 METADATA_COMPRESSION: Final = ChoiceProperty("write.metadata.compression-codec", "none", ("none", "gzip"))
 METADATA_PREVIOUS_VERSIONS_MAX: Final = IntProperty("write.metadata.previous-versions-max", 100, _INT_MIN, _INT_MAX)
 METADATA_DELETE_AFTER_COMMIT: Final = BoolProperty("write.metadata.delete-after-commit.enabled", default=False)
+NEW_METASTORE_TABLES: Final = {METADATA_COMPRESSION.name: "gzip", METADATA_DELETE_AFTER_COMMIT.name: "true"}
+"""Stored in every new table whose pointer firn holds, unless its creator decides: a busy one replaces its metadata file
+many times a second."""
 SUMMARY_PARTITION_LIMIT: Final = IntProperty("write.summary.partition-limit", 0, _INT_MIN, _INT_MAX)
 METRICS_DEFAULT: Final = "write.metadata.metrics.default"
 METRICS_COLUMN_PREFIX: Final = "write.metadata.metrics.column."

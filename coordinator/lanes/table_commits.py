@@ -270,6 +270,8 @@ class TableCommits:
         """Take over what a won swap made of a table."""
         assert part.change.pointer is not None
         table = part.change.table
+        if part.change.pointer.catalog == "metastore":
+            self._shop.replaced.moved(part.state.metadata, part.working.metadata)
         part.state.advance(part.change.pointer, versions.get(table), part.working)
         if table == self.table:
             self.size = size_after(part, self.size)

@@ -17,6 +17,7 @@ from firn.coordinator.recovery.pointer_ages import PointerAges
 from firn.coordinator.replay.holds import Hold
 from firn.coordinator.replay.working import Working
 from firn.coordinator.tables.merges_beside import MergesBeside
+from firn.coordinator.tables.replaced_metadata import ReplacedMetadata
 from firn.coordinator.tables.table_catalogs import TableCatalogs
 from firn.coordinator.tables.table_locations import TableLocations
 from firn.coordinator.tables.table_reader import TableReader
@@ -70,6 +71,8 @@ class Workshop(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     kept: KeptStates
     reader: TableReader
     merges: MergesBeside
+    replaced: ReplacedMetadata
+    """Removes metadata files that commits have replaced."""
     journal: JournalFiles
     pointers: Pointers
     catalogs: TableCatalogs

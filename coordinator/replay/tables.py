@@ -24,7 +24,7 @@ from firn.model.partition_path import fitted
 from firn.model.partitioning import PartitionSpec, spec_from_json
 from firn.model.schema import schema_from_json
 from firn.model.sorting import UNSORTED, order_from_json
-from firn.model.table_properties import GC_ENABLED
+from firn.model.table_properties import GC_ENABLED, NEW_METASTORE_TABLES
 from firn.storage.locations import overlap
 
 TABLE_UUIDS: Final = uuid.UUID("5b0f6a52-6e26-5c1e-8a2c-8d6a7f2f9b11")
@@ -42,6 +42,9 @@ def create_table(working: Working, intent: CreateTable) -> Applied:
     table_uuid = intent.table_uuid or str(uuid.uuid5(TABLE_UUIDS, intent.intent_id))
     if _left_by_an_attempt(working, intent, location, table_uuid=table_uuid):
         return Applied()
+    properties = intent.properties
+    if intent.catalog == "metastore":
+        properties = {**NEW_METASTORE_TABLES, **(properties)}
     try:
         schema = schema_from_json(intent.schema, where="schema")
         check_new_names(schema)
@@ -52,7 +55,7 @@ def create_table(working: Working, intent: CreateTable) -> Applied:
             else spec_from_json(intent.partition_spec, where="partition-spec"),
             order=UNSORTED if intent.write_order is None else order_from_json(intent.write_order, where="write-order"),
             location=location,
-            properties=intent.properties,
+            properties=properties,
             format_version=intent.format_version,
             table_uuid=table_uuid,
             now_ms=working.attempt.now_ms,

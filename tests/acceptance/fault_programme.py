@@ -74,7 +74,10 @@ class FaultProgramme:
         servers = (self._stack.redis_server.address, self._stack.zookeeper_server.address)
         network = self._networks[name] = networks.enter_context(FaultyNetwork(*servers))
         redis_address, zookeeper_address = network.addresses
-        settings = {"REDIS_URL": f"redis://{redis_address}/0", "ZOOKEEPER": zookeeper_address}
+        settings = {
+            "REDIS_URL": f"redis://{redis_address}/0", "ZOOKEEPER": zookeeper_address,
+            "LIMITS_REPLACED_METADATA_MS": "86400000",  # the check reads what was replaced
+        }  # fmt: skip
         return self._stack.daemon(name, ready=False, **settings)
 
     def _meet(self, daemons: list[DaemonProcess]) -> None:

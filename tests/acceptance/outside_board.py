@@ -6,7 +6,6 @@ It comes from outcomes only, so it is late, and some plans made on it are reject
 from __future__ import annotations
 
 import itertools
-import json
 import random
 import threading
 from collections import defaultdict
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.acceptance.outside_files import Layout, OutsideFile
+from tests.acceptance.outside_history import read_metadata
 from tests.acceptance.outside_wire import Wish
 
 COLUMNS = {1: "id", 2: "cat", 3: "region"}
@@ -89,7 +89,7 @@ class Board:
     def seen(self, table: str) -> Seen:
         """The newest metadata of a table that somebody heard of."""
         location = Path(self._newest[table])
-        return Seen(location, json.loads(location.read_bytes()))
+        return Seen(location, read_metadata(str(location)))
 
     def live(self, table: str, branch: str, rng: random.Random, most: int) -> list[OutsideFile]:
         """Some data files that are probably live on a branch."""

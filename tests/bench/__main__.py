@@ -24,6 +24,7 @@ from tests.bench.java_writers import writers_16_java
 from tests.bench.many_tables import memory_1000_tables, tables_64
 from tests.bench.many_writers import writers_16
 from tests.bench.measurement import Measurement, commit, not_measured, notes_of, table_of
+from tests.bench.metadata_bytes import metadata_bytes
 from tests.bench.named_files import delete_100_of_100k_cold, delete_100_of_100k_warm
 from tests.bench.one_writer import one_writer
 from tests.bench.options import Options
@@ -53,6 +54,7 @@ ROWS: dict[str, Callable[[Options], list[Measurement]]] = {
     "foreign-commit": foreign_commit,
     "path-index-bytes": path_index_bytes,
     "ids-ahead": ids_ahead,
+    "metadata-bytes": metadata_bytes,
     "tables-64": tables_64,
     "memory-1000-tables": memory_1000_tables,
     "stages": stages,

@@ -22,7 +22,7 @@ from firn.storage.avro import SEAL_KEY, open_avro
 from firn.storage.journal import JournalFiles, pack_segment
 from firn.storage.manifest_lists import decode_manifest_list, encode_manifest_list
 from firn.storage.memory_files import MemoryFiles
-from firn.storage.metadata_files import decode_metadata, encode_metadata
+from firn.storage.metadata_files import codec_of, decode_metadata, encode_metadata
 from firn.storage.pointers import Pointer, Pointers
 from tests.unit.coordinator.workbench import TABLE, Workbench, append, content_file, create, delete, new_id, replace
 
@@ -54,7 +54,7 @@ class Broken:
         location = [s.batch.new_metadata for s in self.segments][version]
         assert location is not None
         metadata = decode_metadata(self.files.read(location, bytes_max=10**8), location=location)
-        self.files.replace(location, encode_metadata(edit(metadata)))
+        self.files.replace(location, encode_metadata(edit(metadata), codec=codec_of(location)))
 
     def rewrite_segment(self, edit: Callable[[Segment], Segment], *, number: int = -1) -> None:
         segment = self.segments[number]
