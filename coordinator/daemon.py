@@ -208,7 +208,7 @@ class Daemon:
         )
         survey = Survey(
             shop, self.lanes, shards=settings.daemon.shards, membership=self._membership, pauses=pauses,
-            streams=streams,
+            streams=streams, consumers=self._consumers,
         )  # fmt: skip
         asked = settings.http.prometheus_url
         self.http = HttpServer(

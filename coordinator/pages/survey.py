@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from functools import partial
 from typing import Final, Literal
 
@@ -29,7 +30,8 @@ from firn.coordinator.pages.snapshot_graph import SNAPSHOTS_MAX, Graph, graph_of
 from firn.coordinator.pages.store_reads import StoreReads
 from firn.coordinator.pages.table_list import TableList
 from firn.coordinator.tables.table_state import journal_head_of
-from firn.model.errors import FirnError, NotFound, Unavailable
+from firn.model.consumer import Consumer, ConsumerStatus, status_of
+from firn.model.errors import CorruptFile, FirnError, NotFound, Unavailable
 from firn.model.event import Event
 from firn.model.history import HistoryReach, reach_of
 from firn.model.journal import Segment
@@ -41,6 +43,7 @@ from firn.model.snapshot import MAIN_BRANCH
 from firn.model.table_properties import unusable_properties
 from firn.model.trouble import Trouble
 from firn.model.view import ViewMetadata
+from firn.storage.consumers import Consumers
 from firn.storage.intent_streams import IntentStreams
 from firn.storage.leases import HolderInfo
 from firn.storage.membership import Membership
@@ -88,6 +91,10 @@ class TablePage(msgspec.Struct, frozen=True, kw_only=True):
     unusable_properties: tuple[str, ...] = ()
     unmerged: str | None = None
     """Why some manifests are not merged; commits go on."""
+    named_consumers: tuple[Consumer, ...] = ()
+    consumers: tuple[ConsumerStatus, ...] = ()
+    """The named consumers, compared with the metadata; empty while that is not read."""
+    consumers_unread: str | None = None
 
 
 class Conflict(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,6 +122,7 @@ class Survey:
         membership: Membership,
         pauses: Pauses,
         streams: IntentStreams,
+        consumers: Consumers,
     ) -> None:
         self._daemon = shop.daemon
         self._shards = shards
@@ -124,6 +132,7 @@ class Survey:
         self._paused = shop.paused
         self._leases = shop.leases
         self._streams = streams
+        self._consumers = consumers
         self._reader = shop.reader
         self._journal = shop.journal
         self._skew_ms = shop.limits.clock_skew_minutes_max * 60_000
@@ -181,7 +190,10 @@ class Survey:
         owner = (await self._membership.owners()).get(shard)
         told = await notices(self._membership)
         trouble = troubles_in(told).get(name)
+        consumers, unread = await self._consumers_of(pointer)
         return TablePage(
+            named_consumers=consumers,
+            consumers_unread=unread,
             pointer=pointer,
             shard=shard,
             owner=owner,
@@ -193,6 +205,13 @@ class Survey:
             paused=self._paused.tables.get(name),
             unmerged=next((notice.unmerged[name] for notice in told.values() if name in notice.unmerged), None),
         )
+
+    async def _consumers_of(self, pointer: Pointer) -> tuple[tuple[Consumer, ...], str | None]:
+        try:
+            found = await self._consumers.of(pointer.uuid)
+        except CorruptFile as error:
+            return (), str(error)
+        return () if found is None else found.consumers, None
 
     async def conflicts(self, *, table: str, rule: str, writer: str, limit: int) -> list[Conflict]:
         """The newest rejections that were announced, newest first."""
@@ -268,6 +287,7 @@ class Survey:
     def _with_content(self, page: TablePage) -> TablePage:
         """What the files say: blocking, for a worker thread. A table that cannot be read is shown with the reason."""
         pointer, replace = page.pointer, msgspec.structs.replace
+        now_ms = time.time_ns() // 1_000_000
         try:
             if pointer.dropped:
                 return replace(page, batches=self._batches(pointer.journal_head))
@@ -285,6 +305,7 @@ class Survey:
                 history=tuple(history_of(metadata, journal=self._journal, journal_head=head, limit=SNAPSHOTS_MAX)),
                 batches=self._batches(head),
                 unusable_properties=unusable_properties(metadata.properties),
+                consumers=tuple(status_of(one, metadata, now_ms=now_ms) for one in page.named_consumers),
             )
         except Unavailable:
             raise

@@ -15,8 +15,10 @@ from firn.coordinator.lanes.lanes import Lanes
 from firn.coordinator.operations import bulletin, fleet
 from firn.coordinator.pages import snapshot_graph
 from firn.coordinator.pages.live import BACKLOG_MAX, Happened, LiveEvents
-from firn.model.errors import Unavailable
+from firn.model.consumer import Consumer
+from firn.model.errors import CorruptFile, Unavailable
 from firn.model.operations.refs import CreateBranch, CreateTag
+from firn.storage.consumers import Consumers
 from firn.storage.membership import Membership
 from firn.storage.memory_files import MemoryFiles
 from firn.storage.memory_streams import MemoryStreams
@@ -281,6 +283,33 @@ async def test_branches_and_tags_are_listed_however_old_what_they_point_at_is(mo
             ("main", "branch"), ("audit", "branch"), ("eod&lt;1&gt;", "tag"),
         ]  # fmt: skip
         assert str(first.snapshot_id) in listed
+
+
+async def test_the_consumers_of_a_tables_changes_are_on_its_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Workbench(http_port=0)
+    async with browsing(bench) as browser:
+        await bench.commit(create())
+        seen = await bench.commit(append("a"))
+        await bench.commit(append("b"))
+        assert "Consumers of its changes" not in await text_of(browser, f"/tables/{TABLE}")
+        uuid = str((await bench.metadata()).table_uuid)
+        consumers = Consumers(bench.zookeeper.connect())
+        for name, snapshot_id in (("dashboards", seen.snapshot_id), ("gone", 5), ("new", None)):
+            await consumers.put(TABLE, uuid, Consumer(name=name, snapshot_id=snapshot_id, updated_ms=1_000))
+        page = (await text_of(browser, f"/tables/{TABLE}")).partition("Consumers of its changes")[2]
+        rows = [re.sub(r"<[^>]+>", " ", row) for row in re.findall(r"<tr><td.*?</tr>", page, re.DOTALL)[:3]]
+        assert [row.split()[:3] for row in rows] == [
+            ["dashboards", "main", "lapsed"], ["gone", "main", "lost"], ["new", "main", "lapsed"],
+        ]  # fmt: skip
+        assert "1 snapshot" in rows[0]
+        assert str(seen.snapshot_id) in rows[0]
+        assert "?" in rows[1]
+        monkeypatch.setattr(Consumers, "of", unreadable)
+        assert "Its consumers are not known: node: broken" in await text_of(browser, f"/tables/{TABLE}")
+
+
+async def unreadable(*_arguments: object) -> None:
+    raise CorruptFile("node", "broken")
 
 
 async def test_a_table_with_manifests_that_cannot_be_merged_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
