@@ -79,10 +79,12 @@ class RecordFiles:
         return text
 
     def _keep(self, record: Record, size: int) -> None:
+        if size > CACHE_BYTES_MAX:
+            return
         with self._lock:
             _, before = self._kept.pop(record.location, (None, 0))
             self._kept[record.location] = (record, size)
             self._kept_bytes += size - before
-            while self._kept_bytes > CACHE_BYTES_MAX and len(self._kept) > 1:
+            while self._kept_bytes > CACHE_BYTES_MAX:
                 _, (_, gone) = self._kept.popitem(last=False)
                 self._kept_bytes -= gone

@@ -43,6 +43,10 @@ IDS = [one.snapshot_id for one in SNAPSHOTS]
 TEXT = encode_record(HEADER, IDS, LINES)
 
 
+def zipped(text: bytes) -> bytes:
+    return igzip.compress(text, mtime=0)
+
+
 def stored(data: bytes, *, location: str = LOCATION, bytes_max: int = 10**6) -> RecordFiles:
     files = MemoryFiles()
     files.create(location, data)
@@ -80,18 +84,19 @@ def test_names_are_of_the_journal_and_no_segments() -> None:
     [
         (b"", "cut"),
         (b"no gzip", "does not decompress"),
-        (igzip.compress(TEXT)[:-9], "cut"),
-        (igzip.compress(TEXT) + b"x", "after its end"),
-        (igzip.compress(TEXT.removesuffix(b'{"end":3}\n')), "cut"),
-        (igzip.compress(TEXT.replace(LINES[1] + b"\n", b"")), "cut"),
-        (igzip.compress(encode_record(HEADER, IDS[:2], LINES)), "2 ids for 3"),
-        (igzip.compress(TEXT.replace(b'"dropped-snapshots"', b'"batch"')), "does not parse"),
-        (igzip.compress(TEXT.replace(b'"since-ms":10', b'"since-ms":"ten"')), "does not parse"),
-        (igzip.compress(b"[" * 100_000 + TEXT), "does not parse"),
-        (igzip.compress(TEXT.replace(UUID.encode(), b"another")), "of table another"),
-        (igzip.compress(TEXT + b" " * 2_000_000), "more than 1000000 bytes"),
-        (igzip.compress(b'{"end":0}\n'), "cut"),
+        (zipped(TEXT)[:-9], "cut"),
+        (zipped(TEXT) + b"x", "after its end"),
+        (zipped(TEXT.removesuffix(b'{"end":3}\n')), "cut"),
+        (zipped(TEXT.replace(LINES[1] + b"\n", b"")), "cut"),
+        (zipped(encode_record(HEADER, IDS[:2], LINES)), "2 ids for 3"),
+        (zipped(TEXT.replace(b'"dropped-snapshots"', b'"batch"')), "does not parse"),
+        (zipped(TEXT.replace(b'"since-ms":10', b'"since-ms":"ten"')), "does not parse"),
+        (zipped(b"[" * 100_000 + TEXT), "does not parse"),
+        (zipped(TEXT.replace(UUID.encode(), b"another")), "of table another"),
+        (zipped(TEXT + b" " * 2_000_000), "more than 1000000 bytes"),
+        (zipped(b'{"end":0}\n'), "cut"),
     ],
+    ids=range(13),
 )
 def test_what_is_no_whole_record_of_the_table_is_refused_by_name(data: bytes, said: str) -> None:
     with pytest.raises(CorruptFile, match=said) as caught:
@@ -135,5 +140,12 @@ def test_a_record_is_read_once_and_no_more_than_the_cache_has_room_for_is_kept()
     assert reader.read(places[2], table_uuid=UUID).ref.count == len(lines)
     with pytest.raises(NotFound):
         reader.read(places[0], table_uuid=UUID)
+    large = record_location(HOME, sequence=9, token="t")
+    files.create(large, pack_record(HEADER, [11] * (3 * len(lines)), lines * 3))
+    assert reader.read(large, table_uuid=UUID).ref.count == 3 * len(lines)
+    files.delete(large)
+    with pytest.raises(NotFound):  # it is larger than all that may be kept
+        reader.read(large, table_uuid=UUID)
+    assert reader.read(places[2], table_uuid=UUID).ref.count == len(lines)
     with pytest.raises(NotFound):  # what is kept is another table's
         reader.read(places[2], table_uuid="another")

@@ -30,11 +30,12 @@ def record_files(bench: Workbench) -> set[str]:
     return {info.location for info in bench.files.list(bench.warehouse) if is_record(info.location)}
 
 
-async def test_what_commits_drop_is_on_record_once_and_commits_that_drop_nothing_write_no_record() -> None:
+@pytest.mark.parametrize("catalog", ["metastore", "file-system"])
+async def test_what_commits_drop_is_on_record_once_and_commits_that_drop_nothing_write_no_record(catalog: str) -> None:
     bench = Workbench()
     made: list[int] = []
     async with bench.daemon():
-        await bench.commit(create(properties={"firn.snapshots-max": "4"}))
+        await bench.commit(create(properties={"firn.snapshots-max": "4"}, catalog=catalog))
         written = []
         for number in range(60):
             outcome = await bench.commit(append(f"f{number}"))
