@@ -15,7 +15,10 @@ from tests.acceptance.stack import SCHEMA, DaemonProcess, Stack
 TABLE = "shop.orders"
 HOSTILE = 'shop.<img src=x onerror="document.title=1">'
 LONG = "warehouse_with_a_long_name.events_of_the_northern_region_by_customer_and_day_" + "and_hour_" * 12
-PAGES = ["/", "/tables", f"/tables/{TABLE}", "/conflicts", "/events", "/dashboards"]
+PAGES = [
+    "/", "/tables", f"/tables/{TABLE}", "/conflicts", "/events", "/events?outcome=rejected", "/dashboards",
+    "/docs/runbooks/servers.md",
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -156,3 +159,21 @@ def test_a_page_says_that_the_daemon_is_gone(page: Page, daemon: DaemonProcess) 
     assert daemon.terminate() == 0
     expect(page.locator("#live")).to_contain_text("does not answer", timeout=15_000)
     page.goto("about:blank")
+
+
+def test_a_redis_that_hangs_is_a_question_mark_with_its_reason_and_its_runbook(
+    page: Page, stack: Stack, daemon: DaemonProcess
+) -> None:
+    waiting = page.locator("dl.cards div", has_text="Waiting intents").locator("dd")
+    page.goto("/")
+    expect(waiting).to_have_text("0")
+    stack.redis_server.pause()
+    try:
+        expect(waiting).to_contain_text("?", timeout=15_000)
+        expect(waiting).to_contain_text("Redis does not answer")
+        page.get_by_role("link", name="Runbook").first.click()
+        expect(page.locator("#firnredisaway")).to_be_visible(timeout=15_000)
+    finally:
+        stack.redis_server.resume()
+    page.goto("/")
+    expect(waiting).to_have_text("0", timeout=15_000)
