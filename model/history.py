@@ -17,6 +17,7 @@ from firn.model.ancestry import ancestors_of
 from firn.model.cherry_pick import staged_wap_id
 from firn.model.metadata import TableMetadata
 from firn.model.snapshot import MAIN_BRANCH, Snapshot
+from firn.model.table_properties import BASE_HOURS
 
 SUMMARY_BATCH: Final = "firn.batch-id"
 """In the summary of every snapshot that firn made: the batch that it was committed with."""
@@ -29,12 +30,14 @@ class HistoryReach(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     """How far back a table can be read; times are milliseconds since 1970-01-01 UTC, None where there is nothing.
 
     `oldest_ms` is the time of the oldest snapshot: so far back a snapshot can be read by its id. `whole_since_ms` is
-    where the snapshot log begins: no snapshot of ``main`` is missing since, and engines find one by a time.
+    where the snapshot log begins: no snapshot of ``main`` is missing since, and engines find one by a time. So many
+    `base_hours`, at least, a snapshot can be the base of an intent, whether it is still there or not.
     """
 
     snapshots: int
     oldest_ms: int | None = None
     whole_since_ms: int | None = None
+    base_hours: int = BASE_HOURS.default
 
 
 def reach_of(metadata: TableMetadata) -> HistoryReach:
@@ -44,6 +47,7 @@ def reach_of(metadata: TableMetadata) -> HistoryReach:
         snapshots=len(metadata.snapshots),
         oldest_ms=min((snapshot.timestamp_ms for snapshot in metadata.snapshots), default=None),
         whole_since_ms=log[0].timestamp_ms if log else None,
+        base_hours=BASE_HOURS.sane(metadata.properties),
     )
 
 

@@ -134,7 +134,7 @@ def history_pairs(metadata: TableMetadata) -> list[tuple[str, object]]:
     pairs: list[tuple[str, object]] = [("oldest snapshot", time_of(reach.oldest_ms))]
     if reach.whole_since_ms is not None:
         pairs.append(("every snapshot since", time_of(reach.whole_since_ms)))
-    return pairs
+    return [*pairs, ("bases are valid for", f"{reach.base_hours} h")]
 
 
 def _count(text: str) -> str:

@@ -68,13 +68,17 @@ class Board(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
         return next((s for s in self.standings if s.reservation.reservation_id == reservation_id), None)
 
     def holds(self) -> tuple[Hold, ...]:
-        """What an expiry must leave to them."""
+        """What an expiry must leave to them: their bases, for the files of these.
+
+        What came after a base is validated from the records of dropped snapshots. Work of an hour must not have a busy
+        table keep all that came meanwhile.
+        """
         return tuple(
             Hold(
                 who=f"reservation {one.reservation_id} of {one.holder}",
                 snapshot_ids=() if one.base_snapshot_id is None else (one.base_snapshot_id,),
                 refs=() if one.scope.is_nothing else (one.scope.branch,),
-                alone=one.scope.is_nothing,
+                alone=True,
             )
             for one in self.reservations
         )

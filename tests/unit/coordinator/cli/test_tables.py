@@ -132,7 +132,9 @@ async def test_history_names_the_intents_and_writers_of_each_snapshot():
     assert f"oldest snapshot: {oldest}" in human.out
     assert f"every snapshot since: {oldest}" in human.out
     shown = (await bench.firn("table", "show", TABLE, "--json")).json["history"]
-    assert shown == {"snapshots": 2, "oldest-ms": document[-1]["timestamp-ms"], "whole-since-ms": shown["oldest-ms"]}
+    made_ms = document[-1]["timestamp-ms"]
+    assert shown == {"snapshots": 2, "oldest-ms": made_ms, "whole-since-ms": made_ms, "base-hours": 24}
+    assert "bases are valid for: 24 h" in human.out
 
 
 async def test_files_are_those_of_the_snapshot_asked_for():

@@ -93,6 +93,7 @@ async def test_a_table_shows_who_committed_and_where_it_branched() -> None:
         assert metadata.location in page
         assert ">Oldest snapshot<" in page
         assert ">Every snapshot since<" in page
+        assert '>Bases are valid for</dt><dd class="small">24 h<' in page
 
 
 async def test_conflicts_are_filtered_by_table_rule_and_writer() -> None:
