@@ -10,7 +10,6 @@ from functools import partial
 from typing import Final
 
 import msgspec
-import structlog
 
 from firn.coordinator.calculating.calculator import Calculator
 from firn.coordinator.cancellation import cancel_all
@@ -63,6 +62,7 @@ from firn.storage.given_up import GivenUp
 from firn.storage.intent_streams import IntentStreams, SharedSettings
 from firn.storage.journal import JournalFiles
 from firn.storage.leases import Leases
+from firn.storage.log import get_logger
 from firn.storage.membership import Membership
 from firn.storage.pauses import Pauses
 from firn.storage.pointers import Pointers
@@ -100,7 +100,7 @@ class Daemon:
         self._settings = settings
         self._session = session
         self._streams = streams
-        self._log = structlog.get_logger()
+        self._log = get_logger()
         self.metrics = Metrics(version=VERSION, commit=build_commit(), daemon=self.member)
         self._connected = asyncio.Event()
         self._started = False

@@ -6,17 +6,16 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
-import structlog
-
 from firn.coordinator.cancellation import cancel_all
 from firn.coordinator.lanes.lanes import Lanes, lane_name
 from firn.coordinator.outcomes.publish import Publisher
 from firn.coordinator.thread_calls import calls_under_way
+from firn.storage.log import get_logger
 
 SAY_AFTER_S: Final = 3.0
 """Who waits longer says what for."""
 
-_log: Any = structlog.get_logger(__name__)
+_log: Any = get_logger()
 
 
 async def ends_in_time(

@@ -15,7 +15,8 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 import msgspec
-import structlog
+
+from firn.storage.log import get_logger
 
 COMPLAINT_S: Final = 60.0
 """How often the log says that connections are refused or ended."""
@@ -45,7 +46,7 @@ class HttpConnections:
         self._peers: Counter[str] = Counter()
         self._ended = 0
         self._complains_at = 0.0
-        self._log = structlog.get_logger()
+        self._log = get_logger()
 
     def __len__(self) -> int:
         return len(self._open)

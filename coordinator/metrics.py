@@ -16,13 +16,13 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from firn.coordinator.durations import DurationHistogram
+from firn.coordinator.operations.seconds_buckets import SECONDS_BUCKETS
 from firn.model.trouble import Trouble
+from firn.storage.compiled import IS_COMPILED
 from firn.storage.journal import is_journal_file
 from firn.storage.sessions import SessionState
 from firn.storage.store_faults import CAUSES, ZOOKEEPER_CAUSES, StoreFault
-from firn.storage.wire_files import IS_COMPILED
 
-SECONDS_BUCKETS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 COUNT_BUCKETS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000)
 STAGES: Final = ("wait", "lock", "load", "replay", "write", "swap", "publish")
 PHASES: Final = ("queued", "decision", "commit")

@@ -15,10 +15,9 @@ from itertools import islice
 from typing import Any, Final
 
 import msgspec
-import structlog
 
 from firn.coordinator.config import Settings
-from firn.coordinator.connections import zookeeper_options
+from firn.coordinator.store_addresses import zookeeper_options
 from firn.model.deployment import RedisMark, StoreMarks, Verdict, judge, redis_mark_in
 from firn.model.errors import AlreadyExists, CorruptFile, FirnError, InvalidInput, Unavailable
 from firn.storage.deployment_marks import DeploymentMarks
@@ -27,6 +26,7 @@ from firn.storage.folder_marks import FolderMarks
 from firn.storage.intent_streams import IntentStreams
 from firn.storage.journal import home_of
 from firn.storage.locations import FILE_SCHEME, MARK_NAME, normalize, scheme_of
+from firn.storage.log import get_logger
 from firn.storage.marked_folders import read_mark
 from firn.storage.sessions import Session, SessionState
 
@@ -59,7 +59,7 @@ class StoreIdentity:
         self._wake = asyncio.Event()
         self._callbacks: list[Callable[[], None]] = []
         self.verdict: Verdict | None = None
-        self._log: Any = structlog.get_logger(__name__)
+        self._log: Any = get_logger()
 
     # -- what is asked all the time --------------------------------------------------------------------------------
 

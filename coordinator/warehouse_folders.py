@@ -12,20 +12,19 @@ import secrets
 from pathlib import Path
 from typing import Any, Final
 
-import structlog
-
 from firn.coordinator.config import Settings
 from firn.model.errors import AlreadyExists, FirnError, Unavailable
 from firn.storage.files import FileStore
 from firn.storage.folder_marks import FolderMarks
 from firn.storage.locations import FILE_SCHEME, MARK_NAME, normalize, scheme_of
+from firn.storage.log import get_logger
 from firn.storage.marked_folders import MarkedFolders, read_mark
 from firn.storage.sessions import Session
 
 DISK_S: Final = 15.0
 """How long a start waits for a disk that does not answer."""
 
-_log: Any = structlog.get_logger(__name__)
+_log: Any = get_logger()
 
 
 async def warehouse_folders(

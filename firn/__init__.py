@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from firn.coordinator.client.sync_client import Client, Ticket
     from firn.coordinator.client.table_view import TableView
     from firn.coordinator.client.view_found import ViewFound
-    from firn.coordinator.insight.dry_run import Forecast
+    from firn.coordinator.insight.forecast import Forecast
     from firn.model.errors import ChangesUnavailableError, ConsumerMovedError, FirnError, RejectedError, UnknownOutcome
     from firn.model.intent import ContentFile
     from firn.model.operations.transaction import Unchanged
@@ -59,7 +59,7 @@ _HOMES: Final = {
     "ConsumerMovedError": "firn.model.errors",
     "ContentFile": "firn.model.intent",
     "FirnError": "firn.model.errors",
-    "Forecast": "firn.coordinator.insight.dry_run",
+    "Forecast": "firn.coordinator.insight.forecast",
     "Intents": "firn.coordinator.client.operations",
     "Rejected": "firn.model.outcome",
     "RejectedError": "firn.model.errors",
@@ -75,9 +75,6 @@ _HOMES: Final = {
     "with_encoded_metrics": "firn.coordinator.client.encoded_files",
 }
 
-_EXTRAS: Final = {"Forecast": "server"}
-"""The extra of a name that needs more than the package that may be missing first."""
-
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used: `firn.model` alone must not load Redis, ZooKeeper and Arrow.
@@ -88,7 +85,7 @@ def __getattr__(name: str) -> Any:
     if home is None:
         raise AttributeError(f"module 'firn' has no attribute {name!r}")
     extras = importlib.import_module("firn.model.extras")
-    return getattr(extras.import_with_extra(home, what=f"firn.{name}", extra=_EXTRAS.get(name)), name)
+    return getattr(extras.import_with_extra(home, what=f"firn.{name}"), name)
 
 
 def __dir__() -> list[str]:

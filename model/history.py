@@ -24,6 +24,9 @@ SUMMARY_BATCH: Final = "firn.batch-id"
 
 SUMMARY_BRANCH: Final = "firn.branch"
 SUMMARY_STAGED: Final = "firn.staged"
+SUMMARY_INTENT: Final = "firn.intent-id"
+SUMMARY_INTENTS: Final = "firn.intents"
+SUMMARY_WRITER: Final = "firn.writer"
 
 
 class HistoryReach(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):

@@ -10,6 +10,9 @@ Hint = Literal["retry", "replan", "narrow-filter", "fix"]
 """What the writer can do: ask for the same again (a rejection is final: under a new intent id), read the table and plan
 again, ask for less, or mend the intent."""
 
+OUR_MISTAKES: Final = frozenset({"poison", "internal-error"})
+"""Rules that refuse an intent because of a fault in firn. Its payload is kept as a dead letter for the report."""
+
 
 class Committed(  # gc=False: nothing in it leads back to it, and a batch makes thousands
     msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_defaults=True, tag="committed", tag_field="status",

@@ -16,7 +16,7 @@ from firn.coordinator.client.table_view import TableView
 from firn.model.errors import Misconfigured
 from firn.storage.file_stores import open_files
 from firn.storage.files import FileStore
-from firn.storage.zookeeper import ZooKeeperOptions
+from firn.storage.zookeeper_place import ZooKeeperOptions
 
 if TYPE_CHECKING:  # what needs no Spark does not load it
     from pyspark.sql import SparkSession

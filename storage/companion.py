@@ -15,10 +15,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 import msgspec
-import structlog
 
 from firn.model.errors import Unavailable
 from firn.storage.companion_program import MESSAGE_BYTES_MAX
+from firn.storage.log import get_logger
 from firn.storage.shared_arena import SharedArena
 
 CLOSE_S: Final = 5.0
@@ -27,7 +27,7 @@ CLOSE_S: Final = 5.0
 GONE_S: Final = 1.0
 """How long one that was killed may take to be gone: where a disk hangs, the system does not let it."""
 
-_log: Any = structlog.get_logger(__name__)
+_log: Any = get_logger()
 
 
 class Numbered(Protocol):

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
-import structlog
 
 from firn.model.consumer import CONSUMERS_MAX, Consumer, TableConsumers
 from firn.model.errors import (
@@ -25,12 +24,13 @@ from firn.model.errors import (
     Unavailable,
     UnknownOutcome,
 )
+from firn.storage.log import get_logger
 from firn.storage.sessions import Session, decode_name, encode_name
 
 CONSUMERS: Final = "/consumers"
 TRIES_MAX: Final = 50
 
-_log: Any = structlog.get_logger(__name__)
+_log: Any = get_logger()
 
 
 class Consumers:

@@ -17,16 +17,16 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Final
 
 import msgspec
-import structlog
 
 from firn.model.errors import FirnError, NotFound, Unavailable
+from firn.storage.log import get_logger
 from firn.storage.sessions import Session, SessionState, encode_name
 
 LOCKS: Final = "/locks"
 SWEEP_RETRY_S: Final = 1.0
 SWEEP_TRIES_MAX: Final = 3600
 
-_log: Any = structlog.get_logger(__name__)
+_log: Any = get_logger()
 
 
 class Lease(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,16 +11,15 @@ import contextlib
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final
 
-import structlog
-
 from firn.model.errors import AlreadyExists, FirnError, InvalidInput, NotFound, Unavailable, UnknownOutcome
+from firn.storage.log import get_logger
 from firn.storage.sessions import MULTI_ANY_VERSION, Session, SessionState, decode_name, encode_name
 
 MEMBERS: Final = "/members"
 SHARDS: Final = "/shards"
 REJOIN_RETRY_S: Final = 1.0
 
-_log: Any = structlog.get_logger(__name__)
+_log: Any = get_logger()
 
 
 class Membership:

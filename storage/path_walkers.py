@@ -18,9 +18,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final, Self
 
 import msgspec
-import structlog
 
 from firn.model.manifest import ManifestFile
+from firn.storage.log import get_logger
 from firn.storage.manifest_paths import live_paths
 from firn.storage.pipe_messages import put, take
 
@@ -44,7 +44,7 @@ ANSWER_S: Final = 30.0
 _in_use: Final = threading.Lock()
 """Tables that are opened at the same time, as after a takeover, do not have processes each."""
 
-_log: Any = structlog.get_logger(__name__)
+_log: Any = get_logger()
 
 Group = list[tuple[ManifestFile, bytes]]
 Paths = list[list[str] | None]

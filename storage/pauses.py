@@ -11,17 +11,17 @@ import contextlib
 from typing import Any, Final
 
 import msgspec
-import structlog
 
 from firn.model.errors import AlreadyExists, InvalidInput, NotFound
 from firn.model.pause import Pause
+from firn.storage.log import get_logger
 from firn.storage.sessions import MULTI_ANY_VERSION, Session, Watch, decode_name, encode_name
 
 PAUSED: Final = "/paused"
 
 UNREADABLE: Final = Pause(by="?", since_ms=0, reason="the note of who paused it, and why, cannot be read")
 
-_log: Any = structlog.get_logger(__name__)
+_log: Any = get_logger()
 
 
 class Pauses:

@@ -10,13 +10,13 @@ from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 import msgspec
-import structlog
 
 from firn.model.amounts import plural
 from firn.model.errors import CorruptFile, Fenced, InvalidInput, Misconfigured, NotFound, Unavailable, UnknownOutcome
 from firn.model.pointer import Pointer
 from firn.storage.content_digests import is_of_parts
 from firn.storage.leases import Lease
+from firn.storage.log import get_logger
 from firn.storage.sessions import (
     MULTI_ANY_VERSION,
     ZNODE_BYTES_MAX,
@@ -67,7 +67,7 @@ MOVES_LISTED: Final = 200
 SWAP_BYTES_MAX: Final = 512 * 1024
 """All pointers of one swap together: a multi is one packet, and ZooKeeper's is 1 MiB."""
 
-_log: Any = structlog.get_logger(__name__)
+_log: Any = get_logger()
 
 
 def with_digest(pointer: Pointer, digest: str | None) -> Pointer:

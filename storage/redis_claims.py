@@ -7,11 +7,11 @@ from typing import Any, Final
 
 import msgspec
 import redis.exceptions as rx
-import structlog
 
 from firn.storage.intent_streams import GROUP, Delivered, Entry, StreamNames, entry_of
+from firn.storage.log import get_logger
 
-_log: Final = structlog.get_logger(__name__)
+_log: Final = get_logger()
 
 
 class RedisClaims:

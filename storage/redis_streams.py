@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import redis.exceptions as rx
-import structlog
 
 from firn.model.errors import Unavailable
 from firn.storage.intent_streams import (
@@ -32,6 +31,7 @@ from firn.storage.intent_streams import (
     id_after,
     id_order,
 )
+from firn.storage.log import get_logger
 from firn.storage.redis_books import RedisBooks
 from firn.storage.redis_claims import RedisClaims
 from firn.storage.redis_deliveries import deliveries_of, group_of, lag_of
@@ -57,7 +57,7 @@ _WANTED: Final = {
     "maxmemory-policy": ("noeviction", "Redis may evict outcomes and streams"),
 }
 
-_log: Any = structlog.get_logger(__name__)
+_log: Any = get_logger()
 
 
 class RedisStreams:

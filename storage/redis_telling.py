@@ -13,7 +13,6 @@ from typing import Any, Final
 
 import msgspec
 import redis.exceptions as rx
-import structlog
 
 from firn.storage.intent_streams import (
     DEAD_LETTER_FIELD,
@@ -28,10 +27,11 @@ from firn.storage.intent_streams import (
     StreamNames,
     outcome_to_send,
 )
+from firn.storage.log import get_logger
 from firn.storage.redis_errors import RedisErrors
 from firn.storage.redis_lines import WaitingLine
 
-_log: Any = structlog.get_logger(__name__)
+_log: Any = get_logger()
 
 ACKNOWLEDGED_AT_ONCE: Final = 1_000
 """Entries that one command acknowledges: a script passes on a few thousand arguments at most."""

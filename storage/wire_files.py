@@ -11,27 +11,15 @@ from typing import Any, Final
 
 from firn.model.datafile import FileFormat
 from firn.model.intent_codec import FilesRead
+from firn.storage.compiled import compiled
 from firn.storage.wire_metrics import EncodedFile
-
-INTERFACE: Final = 2
-"""The compiled code that this is for."""
-
-try:
-    from firn.storage.native import wire_files as _compiled
-except ImportError:  # installed where there was no C compiler
-    _read: _Read | None = None
-    compiled_fits: _Fits | None = None
-else:
-    _is_current = getattr(_compiled, "INTERFACE", 0) == INTERFACE  # an older build may be left there
-    _read = _compiled.read if _is_current else None
-    compiled_fits = _compiled.fits if _is_current else None
 
 _File = tuple[str, FileFormat, int, tuple[Any, ...], int, int, bytes]
 _Read = Callable[[bytes, int], tuple[int, bytes, list[_File]] | None]
 _Fits = Callable[[bytes, bytes], bool]
 
-IS_COMPILED: Final = _read is not None
-"""Whether the compiled code is there."""
+_read: _Read | None = None if compiled is None else compiled.read
+compiled_fits: _Fits | None = None if compiled is None else compiled.fits
 
 _LIST: Final = b'"data-files":['
 

@@ -18,8 +18,6 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NoReturn
 
-import msgspec
-import structlog
 from kazoo import exceptions as zk
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, Permissions
@@ -36,6 +34,7 @@ from firn.model.errors import (
 )
 from firn.storage.kazoo_connection import LoopClient, WordedTransaction
 from firn.storage.kazoo_threads import KazooThreads
+from firn.storage.log import get_logger
 from firn.storage.secret_files import read_secret
 from firn.storage.sessions import (
     MULTI_ANY_VERSION,
@@ -56,6 +55,7 @@ from firn.storage.sessions import (
 )
 from firn.storage.store_faults import READS_SHOW, Cause, StoreFault, StoreFaults
 from firn.storage.tls_probe import client_context, why_unreachable
+from firn.storage.zookeeper_place import ZooKeeperOptions
 
 RECONNECT_DELAY_S_MAX: Final = 1.0
 """kazoo's own longest pause between attempts to connect is an hour."""
@@ -99,33 +99,7 @@ _FAILURES: Final[dict[type[Exception], OpFailure]] = {
 
 _CHANGES: Final = Permissions.WRITE | Permissions.CREATE | Permissions.DELETE | Permissions.ADMIN
 
-_log: Any = structlog.get_logger(__name__)
-
-
-class ZooKeeperOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How to reach ZooKeeper.
-
-    `hosts` is ``host:port,host:port`` with the root behind (``…/firn``). `digest` is ``user:password``: with
-    it every node is made for that user alone. `tls_*` are paths to PEM files. `digest_file` and `tls_key_password_file`
-    hold the secrets again: they, and all PEM files, are read for every connection. Times are seconds;
-    `operation_timeout_s` is how long a read waits for an answer, through a reconnect if need be.
-    """
-
-    hosts: str
-    session_timeout_s: float = 10.0
-    operation_timeout_s: float = 15.0
-    digest: str | None = None
-    digest_file: str | None = None
-    tls: bool = False
-    tls_ca: str | None = None
-    tls_certificate: str | None = None
-    tls_key: str | None = None
-    tls_key_password: str | None = None
-    tls_key_password_file: str | None = None
-    tls_verify: bool = True
-
-    def __repr__(self) -> str:
-        return f"ZooKeeperOptions(hosts={self.hosts!r}, tls={self.tls}, digest={'set' if self.digest else None})"
+_log: Any = get_logger()
 
 
 class ZooKeeperSession:

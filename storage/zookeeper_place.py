@@ -8,11 +8,39 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
+
 from firn.model.errors import Misconfigured
 
 ROOT_DEFAULT: Final = "/firn"
 
 _FORM: Final = "host:port,host:port, and at most one path behind the last of them"
+
+
+class ZooKeeperOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How to reach ZooKeeper.
+
+    `hosts` is ``host:port,host:port`` with the root behind (``…/firn``). `digest` is ``user:password``: with
+    it every node is made for that user alone. `tls_*` are paths to PEM files. `digest_file` and `tls_key_password_file`
+    hold the secrets again: they, and all PEM files, are read for every connection. Times are seconds;
+    `operation_timeout_s` is how long a read waits for an answer, through a reconnect if need be.
+    """
+
+    hosts: str
+    session_timeout_s: float = 10.0
+    operation_timeout_s: float = 15.0
+    digest: str | None = None
+    digest_file: str | None = None
+    tls: bool = False
+    tls_ca: str | None = None
+    tls_certificate: str | None = None
+    tls_key: str | None = None
+    tls_key_password: str | None = None
+    tls_key_password_file: str | None = None
+    tls_verify: bool = True
+
+    def __repr__(self) -> str:
+        return f"ZooKeeperOptions(hosts={self.hosts!r}, tls={self.tls}, digest={'set' if self.digest else None})"
 
 
 def servers_and_root(place: str, *, where: str) -> tuple[str, str | None]:

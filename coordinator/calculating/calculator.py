@@ -13,12 +13,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
 import msgspec
-import structlog
 
 from firn.coordinator.calculating.messages import Answer, Request
 from firn.coordinator.intake.read_appends import Page, Rules, decode_page
 from firn.model.errors import Unavailable
 from firn.storage.companion import Companion
+from firn.storage.log import get_logger
 
 PROGRAM: Final = "firn.coordinator.calculating.program"
 
@@ -47,7 +47,7 @@ class Calculator:
         self._ready = False
         self._closed = False
         self._rests_until = 0.0
-        self._log: Any = structlog.get_logger()
+        self._log: Any = get_logger()
 
     @property
     def pid(self) -> int | None:

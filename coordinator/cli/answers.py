@@ -8,12 +8,13 @@ from typing import Any, Final
 
 import msgspec
 
+from firn.coordinator.cli.connectors import async_client
 from firn.coordinator.cli.exits import EXIT_NO, EXIT_OK, EXIT_UNAVAILABLE
 from firn.coordinator.cli.explained import what_to_do
 from firn.coordinator.cli.output import Column, complain
 from firn.coordinator.cli.reach import Reach
 from firn.coordinator.cli.text import one_line, shown
-from firn.coordinator.client import Answer, AsyncClient, Unknown
+from firn.coordinator.client.answers import Answer, Unknown
 from firn.model.errors import Unavailable
 from firn.model.intent import OPERATIONS, Intent
 from firn.model.outcome import Committed, Outcome, Rejected
@@ -70,7 +71,7 @@ async def answers_to(reach: Reach, intents: Sequence[Intent], *, timeout_s: floa
     held_up: _HeldUp | None = None
     async with reach.streams() as streams:
         loop = asyncio.get_running_loop()
-        async with AsyncClient(connect=lambda: streams, prefix=reach.settings.redis.prefix) as client:
+        async with async_client(streams, reach.settings) as client:
             for start in range(0, len(intents), UNRESOLVED_MAX):
                 tickets = [await client.submit(intent) for intent in intents[start : start + UNRESOLVED_MAX]]
                 deadline = loop.time() + timeout_s

@@ -16,7 +16,7 @@ from firn.coordinator.cli.text import shown, span_of, time_of
 from firn.coordinator.cli.times import now_ms
 from firn.coordinator.client.consumers import AsyncConsumers
 from firn.coordinator.client.table_view import TableView
-from firn.coordinator.operations.consumer_patrol import pointer_at, pointer_of
+from firn.coordinator.operations.consumed_tables import pointer_at, pointer_of
 from firn.model.amounts import plural
 from firn.model.consumer import HOLD_DAYS_DEFAULT, HOLD_DAYS_MAX, ConsumerStatus, TableConsumers, status_of
 from firn.model.errors import FirnError, NotFound
@@ -195,4 +195,4 @@ async def _with(reach: Reach, work: Any) -> Any:
 
 
 async def _metadata(reach: Reach, location: str) -> TableMetadata:
-    return await asyncio.to_thread(reach.reader.metadata, location)
+    return await asyncio.to_thread(reach.metadata_reader.metadata, location)

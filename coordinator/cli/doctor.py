@@ -26,6 +26,7 @@ from firn.coordinator.version import VERSION
 from firn.model.amounts import plural, size_text
 from firn.model.errors import FirnError, Misconfigured, NotFound, Unavailable
 from firn.model.identifiers import uuid7
+from firn.storage.compiled import IS_COMPILED
 from firn.storage.folder_marks import FolderMarks
 from firn.storage.locations import FILE_SCHEME, normalize, scheme_of
 from firn.storage.marked_folders import MarkedFolders
@@ -34,7 +35,6 @@ from firn.storage.pauses import Pauses
 from firn.storage.pointers import TABLES, Pointers
 from firn.storage.redis_faults import reply_in
 from firn.storage.redis_vitals import RedisVitals
-from firn.storage.wire_files import IS_COMPILED
 
 SKEW_S_MAX: Final = 5.0
 FREE_SHARE_MIN: Final = 0.1

@@ -124,7 +124,7 @@ def _source(reach: Reach, pointer: Pointer) -> Sources:
         table=pointer.table,
         journal=reach.journal,
         head=pointer.journal_head,
-        metadata=reach.reader.metadata(now.metadata_location) if is_there else None,
+        metadata=reach.metadata_reader.metadata(now.metadata_location) if is_there else None,
         skew_ms=reach.settings.limits.clock_skew_minutes_max * 60_000,
     )
 

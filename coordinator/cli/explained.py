@@ -7,13 +7,12 @@ from typing import Final
 
 from firn.coordinator.cli.output import Line
 from firn.coordinator.cli.text import shown, span_of, time_of
-from firn.coordinator.insight.dry_run import Forecast, FutureSnapshot
 from firn.coordinator.insight.explain import Asked, BatchTold, LostSwap, Now, SnapshotStory, Story
+from firn.coordinator.insight.forecast import Forecast, FutureSnapshot
 from firn.coordinator.insight.landed import Landed
 from firn.coordinator.insight.queue_look import Place
-from firn.coordinator.outcomes.publish import OUR_MISTAKES
 from firn.model.amounts import plural
-from firn.model.outcome import Committed, Hint, Outcome, Rejected, decision_ms_of
+from firn.model.outcome import OUR_MISTAKES, Committed, Hint, Outcome, Rejected, decision_ms_of
 
 LISTED_MAX: Final = 10
 """Files, snapshots and intents shown to people; --json has more."""

@@ -65,7 +65,7 @@ COMMANDS: Final = {
     "pause": LazyCommand(f"{_HERE}.pausing", "pause", "Commit nothing more to a table; its intents wait."),
     "resume": LazyCommand(f"{_HERE}.pausing", "resume", "Let a paused table be committed to again."),
     "drain": LazyCommand(f"{_HERE}.pausing", "drain_command", "Wait until a table's intents are decided, then pause."),
-    "top": LazyCommand(f"{_HERE}.status", "top", "The fleet, live."),
+    "top": LazyCommand(f"{_HERE}.top", "top", "The fleet, live."),
     "lock": LazyCommand(f"{_HERE}.lock", "lock", "Who works on a table now, and how to end it."),
     "doctor": LazyCommand(f"{_HERE}.doctor", "doctor", "Check servers and settings, and say what to do about each."),
     "events": LazyCommand(f"{_HERE}.events", "events", "The newest events, or all from now on."),

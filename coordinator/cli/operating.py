@@ -100,7 +100,7 @@ def view_of(reach: Reach, table: str) -> TableView:
     pointer = reach.pointer(table)
     if pointer.kind != "table":
         raise NotFound(f"{table!r} is a view, not a table")
-    metadata = reach.reader.metadata(pointer.metadata_location)
+    metadata = reach.metadata_reader.metadata(pointer.metadata_location)
     return TableView(name=table, metadata_location=pointer.metadata_location, metadata=metadata)
 
 

@@ -8,18 +8,20 @@ record a row, so that no id, number or reason is cut. Anywhere else it is one li
 
 from __future__ import annotations
 
+import importlib
 import json
+import sys
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 import click
 import msgspec
 from rich.cells import cell_len
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from firn.coordinator.cli.text import shown
+
+if TYPE_CHECKING:
+    from firn.coordinator.cli.terminal import Terminal
 
 STYLES: Final = {
     "committed": "green", "rejected": "red", "unknown": "yellow", "ok": "green", "breach": "red", "warning": "yellow",
@@ -50,11 +52,17 @@ class Line(msgspec.Struct, frozen=True):
 
 
 class Output:
-    """Standard output in one of two forms. `as_json`: what is printed is JSON, and `grid` and `say` print nothing."""
+    """Standard output in one of two forms. `as_json`: what is printed is JSON, and `grid` and `say` print nothing.
 
-    def __init__(self, *, as_json: bool, console: Console | None = None) -> None:
+    Where standard output is no terminal, or with a `file`, lines are plain; rich is loaded for terminals alone.
+    """
+
+    def __init__(self, *, as_json: bool, file: IO[str] | None = None, terminal: Terminal | None = None) -> None:
         self.as_json = as_json
-        self._console = Console(highlight=False, soft_wrap=True) if console is None else console
+        self._file = file
+        self._terminal = terminal
+        if file is None and terminal is None and sys.stdout.isatty() and not as_json:
+            self._terminal = importlib.import_module("firn.coordinator.cli.terminal").Terminal()
 
     def document(self, value: Any) -> None:
         """One JSON document."""
@@ -67,7 +75,7 @@ class Output:
     def say(self, text: str = "") -> None:
         """A line for people; `text` is safe already."""
         if not self.as_json:
-            self._console.print(Text(text), soft_wrap=True)
+            self._line(text)
 
     def grid(self, columns: Sequence[Column], rows: Iterable[Sequence[object]], *, empty: str) -> None:
         """Rows below their titles, or the sentence `empty` when there are none."""
@@ -76,13 +84,13 @@ class Output:
         cells = [[shown("" if value is None else value) for value in row] for row in rows]
         if not cells:
             self.say(empty)
-        elif self._console.is_terminal and fits(columns, cells, width=self._console.width):
-            self._console.print(_drawn(columns, cells), soft_wrap=False)
-        elif self._console.is_terminal:
-            self._records(columns, cells)
-        else:
+        elif self._terminal is None:
             for line in aligned(columns, cells):
-                click.echo(line, file=self._console.file)
+                self._line(line)
+        elif fits(columns, cells, width=self._terminal.width):
+            self._terminal.grid(columns, cells, styles=STYLES)
+        else:
+            self._records(columns, cells)
 
     def _records(self, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
         """Print each row as lines of title and value, with an empty line between rows; empty values are left out."""
@@ -108,10 +116,17 @@ class Output:
         listed = list(lines)
         width = max((cell_len(line.label) for line in listed), default=0)
         for line in listed:
-            text = Text(f"{_padded(line.label, width)}{GAP}")
-            text.stylize("dim", 0, len(line.label))
-            text.append(shown(line.text), style=line.style or ("bold" if line.strong else ""))
-            self._console.print(text, soft_wrap=True)
+            label, text = f"{_padded(line.label, width)}{GAP}", shown(line.text)
+            if self._terminal is None:
+                self._line(label + text)
+            else:
+                self._terminal.labelled(label, text, style=line.style or ("bold" if line.strong else ""))
+
+    def _line(self, text: str) -> None:
+        if self._terminal is None:
+            click.echo(text, file=self._file)
+        else:
+            self._terminal.line(text)
 
 
 def fits(columns: Sequence[Column], rows: Sequence[Sequence[str]], *, width: int) -> bool:
@@ -144,21 +159,6 @@ def aligned(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[st
 def _padded(text: str, width: int, *, right: bool = False) -> str:
     blanks = " " * (width - cell_len(text))
     return blanks + text if right else text + blanks
-
-
-def _drawn(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, len(GAP), 0, 0), header_style="bold")
-    for column in columns:
-        table.add_column(
-            Text(column.title),
-            justify="right" if column.right else "left",
-            no_wrap=not column.long,
-            overflow="fold",
-            ratio=None,
-        )
-    for row in rows:
-        table.add_row(*(Text(cell, style=STYLES.get(cell, "")) for cell in row))
-    return table
 
 
 def json_text(value: Any, *, indent: int | None = None) -> str:

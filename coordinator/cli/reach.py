@@ -10,34 +10,36 @@ import asyncio
 import functools
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import click
 import msgspec
 
+from firn.coordinator.cli.connectors import (
+    Connectors,
+    followed_tables,
+    metadata_reader,
+    naming_redis,
+    quiet_logs,
+    table_reader,
+)
 from firn.coordinator.cli.output import Output
-from firn.coordinator.config import CONFIG_FILE, LogSettings, Settings, load_settings
-from firn.coordinator.connections import connect_files, connect_session, connect_streams
+from firn.coordinator.config import CONFIG_FILE, Settings, load_settings
 from firn.coordinator.endpoints import DATA_DEFAULT, read_endpoints
-from firn.coordinator.logs import configure_logs
-from firn.coordinator.redis_address import naming_redis
-from firn.coordinator.tables.table_catalogs import TableCatalogs
-from firn.coordinator.tables.table_reader import TableReader
-from firn.coordinator.tables.table_state import journal_head_of
-from firn.model.errors import CorruptFile, InvalidInput, NotFound, Unavailable
+from firn.model.errors import NotFound, Unavailable
 from firn.model.identifiers import check_table_name
 from firn.model.spelling import did_you_mean, nearest
-from firn.storage.file_system_tables import FileSystemTables
 from firn.storage.files import FileStore
 from firn.storage.intent_streams import SHARDS_DEFAULT, IntentStreams, SharedSettings
 from firn.storage.journal import JournalFiles
 from firn.storage.pointers import Pointer, Pointers
 from firn.storage.sessions import Session
 
-CONNECT_TIMEOUT_S: Final = 5.0
-"""How long a command waits for a server that does not answer."""
+if TYPE_CHECKING:  # loaded by the commands that read tables
+    from firn.coordinator.tables.metadata_reader import MetadataReader
+    from firn.coordinator.tables.table_reader import TableReader
 
 POINTERS_AT_ONCE: Final = 64
 
@@ -48,19 +50,6 @@ _SERVER_VARIABLES: Final = ("FIRN_REDIS", "FIRN_ZOOKEEPER", "FIRN_WAREHOUSE", "F
 """Whoever sets one of these has servers in mind, and means those."""
 
 _Result = TypeVar("_Result")
-
-
-def _connect_session(settings: Settings) -> AbstractAsyncContextManager[Session]:
-    return connect_session(settings, timeout_s=CONNECT_TIMEOUT_S)
-
-
-class Connectors(msgspec.Struct, frozen=True, kw_only=True):
-    """How to get at each kind of server, and how to run what needs an event loop."""
-
-    session: Callable[[Settings], AbstractAsyncContextManager[Session]] = _connect_session
-    streams: Callable[[Settings], IntentStreams] = connect_streams
-    files: Callable[[Settings], FileStore] = connect_files
-    run: Callable[[Coroutine[Any, Any, Any]], Any] = asyncio.run
 
 
 class Reach:
@@ -101,7 +90,7 @@ class Reach:
         streams = self._connectors.streams(self.settings)
         try:
             try:
-                async with naming_redis(self.settings.redis.url):
+                async with naming_redis(self.settings):
                     await streams.settings()
             except Unavailable as error:
                 raise self._advised(error, REDIS_HINT) from error
@@ -132,9 +121,14 @@ class Reach:
         return self._connectors.files(self.settings)
 
     @functools.cached_property
+    def metadata_reader(self) -> MetadataReader:
+        """Metadata of tables and views, for a command that reads no manifest."""
+        return metadata_reader(self.files, self.settings)
+
+    @functools.cached_property
     def reader(self) -> TableReader:
         """Metadata, manifest lists and manifests."""
-        return TableReader(self.files, limits=self.settings.limits)
+        return table_reader(self.files, self.settings)
 
     @functools.cached_property
     def journal(self) -> JournalFiles:
@@ -182,18 +176,13 @@ class Reach:
 
     async def followed(self, session: Session, table: str) -> Pointer | None:
         """A table's pointer; that of a file-system table, which is its newest file, as that file would have it."""
-        catalogs = TableCatalogs(Pointers(session), FileSystemTables(self.files))
         try:
-            pointer = (await catalogs.read(table)).pointer
+            pointer = (await Pointers(session).read(table)).pointer
+            if pointer.catalog == "metastore" or pointer.dropped:
+                return pointer
+            return await followed_tables(self.files, self.settings, session).pointer(table)
         except NotFound:
             return None
-        if pointer.catalog == "metastore" or pointer.dropped:
-            return pointer
-        try:
-            metadata = await asyncio.to_thread(self.reader.metadata, pointer.metadata_location)
-        except (NotFound, CorruptFile, InvalidInput):
-            return pointer  # whoever reads the table finds out
-        return msgspec.structs.replace(pointer, journal_head=journal_head_of(pointer, metadata))
 
     def _advised(self, error: Unavailable, usual: str) -> Unavailable:
         """The error with what to do: what was said when the settings were found, else the `usual` advice."""
@@ -235,7 +224,7 @@ def reaching(command: Callable[..., int | None]) -> Callable[..., None]:
     ) -> None:
         connectors = ctx.find_object(Connectors) or Connectors()
         settings, hint = settings_for(config, data)
-        configure_logs(LogSettings(level="error", format="console"))
+        quiet_logs()
         reach = Reach(settings, output=Output(as_json=as_json), connectors=connectors, hint=hint)
         code = command(reach, **options)
         if code:

@@ -25,7 +25,6 @@ from typing import Any, Final
 
 import click
 import msgspec
-import structlog
 
 from firn.coordinator.calculating.calculator import Calculator
 from firn.coordinator.cli.exits import EXIT_LEFT_BEHIND, EXIT_OK
@@ -41,11 +40,12 @@ from firn.coordinator.thread_calls import calls_under_way
 from firn.coordinator.version import VERSION, build_commit
 from firn.coordinator.warehouse_folders import known_folders, warehouse_folders
 from firn.model.errors import FirnError, Misconfigured
+from firn.storage.compiled import IS_COMPILED
 from firn.storage.file_writes import FileWrites, ProcessWrites, ThreadWrites
 from firn.storage.locations import FILE_SCHEME, normalize, scheme_of
+from firn.storage.log import get_logger
 from firn.storage.malloc_settings import give_freed_memory_back
 from firn.storage.marked_folders import MarkedFiles, MarkedFolders
-from firn.storage.wire_files import IS_COMPILED
 from firn.storage.zookeeper_place import place_of
 
 SWITCH_INTERVAL_S: Final = 0.001
@@ -250,9 +250,7 @@ async def _start(
     """The daemon at work, and its URL; `stack` gets what ends it, the sooner when `hurried`, and its connections."""
     connections = await stack.enter_async_context(connect(settings))
     python = platform.python_version()
-    structlog.get_logger().info(
-        "daemon begins", version=VERSION, commit=build_commit(), python=python, compiled=IS_COMPILED
-    )
+    get_logger().info("daemon begins", version=VERSION, commit=build_commit(), python=python, compiled=IS_COMPILED)
     stores = StoreIdentity(settings, session=connections.session, streams=connections.streams, files=connections.files)
     folders = await _folders(settings, connections, stores)
     files = MarkedFiles(connections.files, folders)

@@ -118,7 +118,7 @@ def _seen(reach: Reach, name: str) -> TableView | None:
     pointer = next((one for one in reach.pointers() if one.table == name and not one.dropped), None)
     if pointer is None or pointer.kind != "table":
         return None  # a view is in the way, which the answer will say
-    metadata = reach.reader.metadata(pointer.metadata_location)
+    metadata = reach.metadata_reader.metadata(pointer.metadata_location)
     return TableView(name=name, metadata_location=pointer.metadata_location, metadata=metadata)
 
 
@@ -218,7 +218,7 @@ def list_tables(reach: Reach, *, dropped: bool) -> None:
 def show(reach: Reach, *, name: str) -> None:
     """Show what a table is now: schema, partitioning, order, properties, snapshot, references, counts."""
     pointer = reach.pointer(name, kind="table")
-    metadata = reach.reader.metadata(pointer.metadata_location)
+    metadata = reach.metadata_reader.metadata(pointer.metadata_location)
     if reach.output.as_json:
         reach.output.document(summary_json(pointer, metadata))
         return
@@ -239,7 +239,7 @@ def show(reach: Reach, *, name: str) -> None:
 def history(reach: Reach, *, name: str, limit: int) -> None:
     """List a table's snapshots, newest first, with the intents that they answered."""
     pointer = reach.pointer(name, kind="table")
-    metadata = reach.reader.metadata(pointer.metadata_location)
+    metadata = reach.metadata_reader.metadata(pointer.metadata_location)
     found = history_of(metadata, journal=reach.journal, journal_head=pointer.journal_head, limit=limit)
     if reach.output.as_json:
         reach.output.document(found)
@@ -263,7 +263,7 @@ def files(reach: Reach, *, name: str, ref: str | None, snapshot_id: int | None) 
     if ref is not None and snapshot_id is not None:
         raise click.UsageError("give --ref or --snapshot, not both")
     pointer = reach.pointer(name, kind="table")
-    metadata = reach.reader.metadata(pointer.metadata_location)
+    metadata = reach.metadata_reader.metadata(pointer.metadata_location)
     found = live_files(reach.reader, metadata, _snapshot_of(name, metadata, ref=ref, snapshot_id=snapshot_id))
     if reach.output.as_json:
         reach.output.document(found)

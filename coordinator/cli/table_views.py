@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from firn.coordinator.cli.output import Column
 from firn.coordinator.cli.text import span_of, time_of
-from firn.coordinator.tables.table_reader import TableReader
 from firn.model.amounts import plural, size_text
 from firn.model.errors import CorruptFile
 from firn.model.history import reach_of
@@ -20,6 +19,10 @@ from firn.model.schema import Schema, schema_to_json
 from firn.model.snapshot import SnapshotRef, ref_to_json, snapshot_to_json
 from firn.model.sorting import SortOrder, order_to_json
 from firn.storage.pointers import Pointer
+
+if TYPE_CHECKING:  # who reads no manifest does not load it
+    from firn.coordinator.tables.table_reader import TableReader
+
 
 SCHEMA_COLUMNS: Final = (
     Column("ID", right=True), Column("COLUMN"), Column("TYPE", long=True), Column("NULLS"), Column("DOC", long=True),

@@ -10,7 +10,7 @@ import click
 
 from firn.coordinator.cli.output import Output
 from firn.coordinator.version import VERSION, build_commit
-from firn.storage.wire_files import IS_COMPILED
+from firn.storage.compiled import IS_COMPILED
 
 PACKAGES: Final = ("msgspec", "fastavro", "kazoo", "redis", "pyarrow", "obstore")
 

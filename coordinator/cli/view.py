@@ -204,7 +204,7 @@ def history(reach: Reach, *, name: str, limit: int) -> None:
 
 def _found(reach: Reach, name: str) -> ViewFound:
     pointer = reach.pointer(name, kind="view")
-    metadata = reach.reader.view(pointer.metadata_location, digest=pointer.digest)
+    metadata = reach.metadata_reader.view(pointer.metadata_location, digest=pointer.digest)
     return ViewFound(name=name, metadata_location=pointer.metadata_location, metadata=metadata)
 
 

@@ -9,7 +9,7 @@ from firn.coordinator.cli.output import Column
 from firn.coordinator.cli.table_views import PROPERTY_COLUMNS, SCHEMA_COLUMNS, Grid, Section, schema_rows
 from firn.coordinator.cli.text import time_of
 from firn.coordinator.client import ViewFound
-from firn.coordinator.replay.working import SUMMARY_INTENT, SUMMARY_WRITER
+from firn.model.history import SUMMARY_INTENT, SUMMARY_WRITER
 from firn.model.schema import schema_to_json
 from firn.model.view import SqlRepresentation, ViewMetadata
 from firn.model.view_json import view_version_to_json

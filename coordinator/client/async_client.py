@@ -31,7 +31,7 @@ from firn.storage.intent_streams import IntentStreams, StreamNames
 from firn.storage.redis_streams import RedisStreams
 
 if TYPE_CHECKING:
-    from firn.coordinator.insight.dry_run import Forecast
+    from firn.coordinator.insight.forecast import Forecast
 
 
 class AsyncTicket:

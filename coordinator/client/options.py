@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, TypedDict
 
 from firn.storage.files import FileStore
 from firn.storage.intent_streams import IntentStreams
-from firn.storage.zookeeper import ZooKeeperOptions
+from firn.storage.zookeeper_place import ZooKeeperOptions
 
 RESUBMIT_AFTER_S: Final = 2.0
 """Silence after which a client looks for the outcome and submits again; it doubles each time."""

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from firn.coordinator.config import Settings, load_settings
-from firn.coordinator.connections import file_options, zookeeper_options
-from firn.storage.zookeeper import ZooKeeperOptions
+from firn.coordinator.store_addresses import file_options, zookeeper_options
+from firn.storage.zookeeper_place import ZooKeeperOptions
 
 
 class Servers(msgspec.Struct, frozen=True, kw_only=True):

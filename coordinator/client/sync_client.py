@@ -30,7 +30,7 @@ from firn.model.outcome import Committed, Outcome
 from firn.model.snapshot import MAIN_BRANCH
 
 if TYPE_CHECKING:
-    from firn.coordinator.insight.dry_run import Forecast
+    from firn.coordinator.insight.forecast import Forecast
 
 
 class Ticket:

@@ -26,8 +26,8 @@ from firn.storage.intent_streams import IntentStreams, TablePlace
 from firn.storage.metadata_files import decode_metadata
 from firn.storage.pointers import Pointers
 from firn.storage.view_files import decode_view
-from firn.storage.zookeeper import ZooKeeperOptions, ZooKeeperSession
-from firn.storage.zookeeper_place import place_with_root
+from firn.storage.zookeeper import ZooKeeperSession
+from firn.storage.zookeeper_place import ZooKeeperOptions, place_with_root
 
 Kind = Literal["table", "view"]
 

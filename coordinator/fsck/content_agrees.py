@@ -11,16 +11,13 @@ from firn.coordinator.fsck.finding import Finding
 from firn.model.amounts import plural
 from firn.model.deletion_vector import from_blob
 from firn.model.errors import CorruptFile, InvalidInput, NotFound
+from firn.model.history import SUMMARY_INTENTS
 from firn.model.manifest import Status
 from firn.model.metadata import TableMetadata
 from firn.model.snapshot import Snapshot
 from firn.storage.files import FileStore
 from firn.storage.manifest_lists import total_mismatches
 from firn.storage.thrift import read_struct
-
-SUMMARY_INTENTS: Final = "firn.intents"
-"""In the summaries of snapshots that firn made: their totals have to be right. Others let theirs drift."""
-
 
 FOOTER_BYTES_MAX: Final = 256 * 1024 * 1024
 _NUM_ROWS: Final = 3

@@ -7,7 +7,8 @@ from typing import Final
 import msgspec
 
 from firn.coordinator.commits.transaction_tables import Others
-from firn.coordinator.insight.dry_run import Forecast, Setting, future, judged, known_already, pending_of
+from firn.coordinator.insight.dry_run import Setting, future, judged, known_already, pending_of
+from firn.coordinator.insight.forecast import Forecast
 from firn.coordinator.replay.rename import rename
 from firn.coordinator.replay.transaction import Drafts, replay_transaction
 from firn.model.operations.tables import RenameTable

@@ -15,8 +15,9 @@ import msgspec
 
 from firn.coordinator.commits.registration import read_registered, reads_metadata
 from firn.coordinator.commits.transaction_tables import TransactionTables
-from firn.coordinator.insight.dry_run import DRY_RUN, Forecast, Setting, forecast
+from firn.coordinator.insight.dry_run import DRY_RUN, Setting, forecast
 from firn.coordinator.insight.dry_run_together import TOGETHER, Together, forecast_together
+from firn.coordinator.insight.forecast import Forecast
 from firn.coordinator.insight.queue_look import undecided
 from firn.coordinator.replay.attempt import Attempt, Placement
 from firn.coordinator.replay.places import chooses_places, may_make

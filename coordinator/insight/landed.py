@@ -7,9 +7,8 @@ from typing import Final
 
 import msgspec
 
-from firn.coordinator.replay.working import SUMMARY_INTENT, SUMMARY_INTENTS, SUMMARY_WRITER
 from firn.model.amounts import plural
-from firn.model.history import SUMMARY_BATCH
+from firn.model.history import SUMMARY_BATCH, SUMMARY_INTENT, SUMMARY_INTENTS, SUMMARY_WRITER
 from firn.model.snapshot import Snapshot
 
 OUTSIDE: Final = "a writer outside firn"

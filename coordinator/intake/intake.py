@@ -11,7 +11,6 @@ from itertools import groupby, islice
 from operator import attrgetter
 
 import msgspec
-import structlog
 
 from firn.coordinator.cancellation import cancel_all
 from firn.coordinator.commits.batch_record import to_ms
@@ -33,6 +32,7 @@ from firn.model.intent_codec import DecodedIntent, check_age
 from firn.model.limits import Limits
 from firn.model.sharding import shard_of
 from firn.storage.intent_streams import Entry, IntentStreams, SharedSettings
+from firn.storage.log import get_logger
 
 TAKE_COUNT = 512
 """Entries per shard and read, at most."""
@@ -134,7 +134,7 @@ class Intake:
         self._clock_read_at: float | None = None
         self._stopping = False
         self.redis_answers = False
-        self._log = structlog.get_logger()
+        self._log = get_logger()
 
     def stop(self) -> None:
         """Take nothing more."""

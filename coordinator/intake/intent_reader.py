@@ -12,7 +12,7 @@ from typing import Final
 from firn.coordinator.calculating.calculator import Calculator
 from firn.coordinator.intake.read_appends import Page, decode_page, spare
 from firn.model.intent_codec import DecodedIntent
-from firn.storage.wire_files import IS_COMPILED
+from firn.storage.compiled import IS_COMPILED
 
 WORTH_BYTES: Final = 256 * 1024 if IS_COMPILED else 8 * 1024
 """Less than this the daemon reads: a few intents, which the hand-over would take as long as; or, where the reading is

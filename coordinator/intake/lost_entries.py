@@ -21,10 +21,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Literal
 
 import msgspec
-import structlog
 
 from firn.coordinator.metrics import Metrics
 from firn.storage.intent_streams import FIRST_ID, Deliveries, Entry, IntentStreams
+from firn.storage.log import get_logger
 
 SETTLES_S: Final = 5.0
 """A shard that is new here may still be read by the daemon that had it before: its last read waits for so long."""
@@ -64,7 +64,7 @@ class LostEntries:
         self._still_owns = still_owns
         self._accounts: dict[int, _Account] = {}
         self._taken_seen = streams.entries_lost
-        self._log = structlog.get_logger()
+        self._log = get_logger()
 
     def took_over(self, shard: int) -> None:
         """The shard is this daemon's from now on."""

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-import structlog
-
 from firn.coordinator.metrics import Metrics
 from firn.model.errors import FirnError
 from firn.model.sharding import assign
+from firn.storage.log import get_logger
 from firn.storage.membership import Membership
 
 RECHECK_S = 2.0
@@ -43,7 +42,7 @@ class Ownership:
         """Shards that this daemon serves no more and whose nodes it may still have."""
         self._changed = asyncio.Event()
         self._changed.set()
-        self._log = structlog.get_logger()
+        self._log = get_logger()
 
     def owned(self) -> list[int]:
         """Shards that are this daemon's now; none while its session is suspended or lost."""

@@ -7,14 +7,13 @@ import time
 from collections.abc import Awaitable
 from typing import Any, Final
 
-import structlog
-
 from firn.coordinator.lanes.lanes import Lanes
 from firn.coordinator.outcomes.publish import Publisher
 from firn.model.errors import FirnError, InvalidIntent
 from firn.model.intent_codec import identity_of
 from firn.model.limits import Limits
 from firn.storage.intent_streams import Entry, IntentStreams
+from firn.storage.log import get_logger
 
 LOOK_BACK_S: Final = 5.0
 """How long the journal is asked for what was decided on an intent that cannot be read: all others wait."""
@@ -41,7 +40,7 @@ class SetAside:
         self._publisher = publisher
         self._limits = limits
         self._looks_from = 0.0
-        self._log: Any = structlog.get_logger()
+        self._log: Any = get_logger()
 
     def identity_of(self, entry: Entry) -> Identity:
         """Whose intent the entry is, as far as it says. Of a long one in a worker thread: it is read as a whole."""

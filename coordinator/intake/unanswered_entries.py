@@ -11,13 +11,13 @@ from __future__ import annotations
 from typing import Final
 
 import msgspec
-import structlog
 
 from firn.coordinator.lanes.lanes import Lanes
 from firn.coordinator.metrics import Metrics
 from firn.coordinator.operations.dead_letters import DeadLetter
 from firn.model.sharding import shard_of
 from firn.storage.intent_streams import FIRST_ID, IntentStreams, Standing, id_order
+from firn.storage.log import get_logger
 
 PAGE: Final = 128
 """Entries that are looked at at once; all of them may be large."""
@@ -56,7 +56,7 @@ class UnansweredEntries:
         self._consumer = consumer
         self._shards = shards
         self._window_ms = int(window_hours * 3_600_000)
-        self._log = structlog.get_logger()
+        self._log = get_logger()
 
     async def reclaim(self, shard: int, *, is_new: bool = False) -> int:
         """Make the unanswered entries of a shard pending; return how many. Raises as the streams do.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import msgspec
-import structlog
 
 from firn.coordinator.commits.batch_record import repeat_of
 from firn.coordinator.commits.repeats import Sorted, all_new, sort_out, sort_refused
@@ -20,6 +19,7 @@ from firn.coordinator.tables.table_state import TableState
 from firn.model.journal import Segment
 from firn.model.outcome import Committed
 from firn.storage.given_up import Statement
+from firn.storage.log import get_logger
 
 
 class FirstOutcomes:
@@ -31,7 +31,7 @@ class FirstOutcomes:
         self._shop = shop
         self._queue = queue
         self._held = held
-        self._log = structlog.get_logger()
+        self._log = get_logger()
 
     async def tell(self, batch: Sequence[Pending], state: TableState) -> list[Pending]:
         """Tell what the table's journal has, or Redis of what no journal keeps; the rest, each identity once.

@@ -11,11 +11,10 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-import structlog
-
 from firn.coordinator.lanes.lane_queue import LaneQueue
 from firn.coordinator.pending import Pending
 from firn.model.amounts import plural
+from firn.storage.log import get_logger
 
 LOOK_AGAIN_S: Final = (1.0, 5.0, 20.0)
 """Waits before they are looked at again; the last one from then on. Each look reads what is in their way once."""
@@ -34,7 +33,7 @@ class HeldIntents:
         """By intent id, what is in the way."""
         self._looks = 0
         self._timer: asyncio.TimerHandle | None = None
-        self._log = structlog.get_logger().bind(table=table)
+        self._log = get_logger().bind(table=table)
 
     @property
     def reason(self) -> str | None:

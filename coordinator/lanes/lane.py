@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Sequence
 
 import msgspec
-import structlog
 
 from firn.coordinator.lanes.gathering import ENOUGH, Gathering
 from firn.coordinator.lanes.held_intents import HeldIntents
@@ -28,6 +27,7 @@ from firn.coordinator.replay import rules
 from firn.coordinator.replay.decision import Refused
 from firn.coordinator.replay.transaction import UnreadableTableError
 from firn.model.errors import CorruptFile, Fenced, FirnError, InvalidInput, Misconfigured, NotFound, Unavailable
+from firn.storage.log import get_logger
 
 BACKOFF_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 """Waits after a failure that says nothing about the intents (a server does not answer)."""
@@ -79,7 +79,7 @@ class Lane:
         self._gathering = Gathering()
         self.given_up: list[Pending] = []
         """What a lane left undecided of its last batch when it ended: for want of a server or the lock, or by dying."""
-        self._log = structlog.get_logger().bind(table=table)
+        self._log = get_logger().bind(table=table)
 
     # -- the queue -------------------------------------------------------------------------------------------------
 

@@ -12,11 +12,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
-import structlog
-
 from firn.coordinator.metrics import Metrics
 from firn.model.errors import Fenced, Unavailable
 from firn.storage.leases import Lease, Leases, is_shared, lock_order
+from firn.storage.log import get_logger
 
 LOCK_TIMEOUT_S = 30.0
 """Wait for a lock before the lane backs off and says so."""
@@ -52,7 +51,7 @@ class LaneLock:
         self._on_wanted = on_wanted
         self._lease: Lease | None = None
         self._held_since = 0.0
-        self._log = structlog.get_logger().bind(table=table)
+        self._log = get_logger().bind(table=table)
 
     @property
     def has_lease(self) -> bool:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-import structlog
-
 from firn.coordinator.commits.commit import Prepared
 from firn.coordinator.lanes.workshop import Workshop
 from firn.coordinator.pending import Pending, operations_in
@@ -23,6 +21,7 @@ from firn.model.intent import Intent, RenameTable
 from firn.model.operations.tables import RegisterTable
 from firn.model.operations.views import RegisterView, RenameView
 from firn.storage.locations import FILE_SCHEME, scheme_of
+from firn.storage.log import get_logger
 from firn.storage.pointers import Pointer
 
 
@@ -34,7 +33,7 @@ class LanePlaces:
         self._shop = shop
         self._foreign: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {}
         """By table, the places beside its location, and those of them that it should not have."""
-        self._log: Any = structlog.get_logger().bind(table=table)
+        self._log: Any = get_logger().bind(table=table)
 
     async def placement(
         self, batch: Sequence[Pending], state: TableState, registered: Mapping[str, Found]

@@ -10,7 +10,6 @@ from functools import partial
 from typing import Final
 
 import msgspec
-import structlog
 
 from firn.coordinator.cancellation import cancel_all
 from firn.coordinator.journal.lookups import find_decision
@@ -24,6 +23,7 @@ from firn.model.errors import FirnError, NotFound, Unavailable
 from firn.model.outcome import Outcome, from_journal
 from firn.model.trouble import Trouble
 from firn.storage.intent_streams import Entry, id_order
+from firn.storage.log import get_logger
 from firn.storage.malloc_settings import give_holes_back
 
 IDLE_SWEEP_S = 30.0
@@ -70,7 +70,7 @@ class Lanes:
         self._looks = Looks()
         shop.paused.on_change(self._on_pauses)
         shop.metrics.buffered_bytes.set_function(lambda: self._bytes)
-        self._log = structlog.get_logger()
+        self._log = get_logger()
 
     def put(self, pending: Pending) -> None:
         """Queue an intent, whose entry was admitted, in its table's lane."""

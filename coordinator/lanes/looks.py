@@ -6,9 +6,8 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
-import structlog
-
 from firn.coordinator.cancellation import cancel_all
+from firn.storage.log import get_logger
 
 PATIENCE_S: Final = 30.0
 """How long the next look waits for one: a large table on a slow store takes seconds."""
@@ -16,7 +15,7 @@ PATIENCE_S: Final = 30.0
 UNDER_WAY_MAX: Final = 16
 """Looks that hang, each with a thread; with so many no other table is looked at."""
 
-_log: Any = structlog.get_logger(__name__)
+_log: Any = get_logger()
 
 
 class Looks:

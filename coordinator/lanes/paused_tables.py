@@ -6,11 +6,10 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Final
 
-import structlog
-
 from firn.coordinator.metrics import Metrics
 from firn.model.errors import FirnError
 from firn.model.pause import Pause
+from firn.storage.log import get_logger
 from firn.storage.pauses import Pauses
 
 RETRY_S: Final = 0.5
@@ -33,7 +32,7 @@ class PausedTables:
         self._metrics = metrics
         self._tables: dict[str, Pause] = {}
         self._callbacks: list[Callable[[], None]] = []
-        self._log = structlog.get_logger()
+        self._log = get_logger()
 
     @property
     def tables(self) -> Mapping[str, Pause]:

@@ -13,7 +13,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
-import structlog
 
 from firn.coordinator.commits.commit import Part, Plan, Prepared, is_light, prepare
 from firn.coordinator.commits.registration import read_registered, reads_metadata
@@ -47,6 +46,7 @@ from firn.model.operations.views import RegisterView
 from firn.model.outcome import Outcome, Rejected
 from firn.model.table_properties import MAX_SWAPS_PER_SECOND
 from firn.storage.leases import Lease
+from firn.storage.log import get_logger
 from firn.storage.pointers import FencedOut, Lost, Swap, Unknown, Versioned, Won
 
 T = TypeVar("T")
@@ -88,7 +88,7 @@ class TableCommits:
         """The fencing token under which the state is what the pointer says; None when it may not be."""
         self._swaps_max = 0
         """What the table wanted when it was forgotten."""
-        self._log = structlog.get_logger().bind(table=table)
+        self._log = get_logger().bind(table=table)
 
     @property
     def swaps_per_second_max(self) -> int:

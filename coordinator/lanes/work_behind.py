@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
 
-import structlog
-
 from firn.coordinator.lanes.lane_queue import LaneQueue
 from firn.coordinator.lanes.workshop import Workshop
 from firn.coordinator.pending import Pending
@@ -15,6 +13,7 @@ from firn.coordinator.replay.holds import Hold, holds_of
 from firn.coordinator.tables.table_state import TableState
 from firn.model.errors import FirnError
 from firn.model.operations.upkeep import ExpireSnapshots
+from firn.storage.log import get_logger
 
 
 class WorkBehind:
@@ -24,7 +23,7 @@ class WorkBehind:
         self._table = table
         self._shop = shop
         self._queue = queue
-        self._log = structlog.get_logger()
+        self._log = get_logger()
 
     async def needs(self, batch: Sequence[Pending], state: TableState) -> tuple[Hold, ...] | None:
         """Return what it needs of the lane's own table; nothing is read where the batch takes no history from it.

@@ -11,13 +11,14 @@ from collections.abc import Callable
 from typing import Final
 
 import msgspec
-import structlog
 
 from firn.coordinator.lanes.lanes import Lanes
+from firn.coordinator.operations.notices import Notice
 from firn.coordinator.operations.recent_work import RecentWork
 from firn.coordinator.version import VERSION
 from firn.model.errors import FirnError
-from firn.model.trouble import WHY_CHARACTERS_MAX, Trouble
+from firn.model.trouble import WHY_CHARACTERS_MAX
+from firn.storage.log import get_logger
 from firn.storage.membership import Membership
 from firn.storage.store_faults import StoreFault
 
@@ -26,23 +27,6 @@ LOOK_S = 1.0
 
 TROUBLES_MAX: Final = 100
 """Tables that are told of; a ZooKeeper node may have a megabyte, and this is a tenth of that."""
-
-
-class Notice(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
-    """The content of a member node. `troubles_in_all` counts those that did not fit, too.
-
-    `unmerged` says of tables why some of their manifests are not merged, which stops no commit. `stores` names what is
-    wrong with Redis and ZooKeeper, as this daemon sees it. `work` is what it did in the last minute, None while it does
-    not know yet.
-    """
-
-    version: str = "?"
-    http: str | None = None
-    troubles: tuple[Trouble, ...] = ()
-    troubles_in_all: int = 0
-    unmerged: dict[str, str] = {}
-    stores: tuple[StoreFault, ...] = ()
-    work: RecentWork | None = None
 
 
 class Bulletin:
@@ -62,7 +46,7 @@ class Bulletin:
         self._work = work
         self._http: str | None = None
         self._said = b""
-        self._log = structlog.get_logger()
+        self._log = get_logger()
 
     def first(self, http: str | None) -> bytes:
         """The notice to join with; `http` is the URL of the daemon's pages."""
@@ -107,18 +91,3 @@ class Bulletin:
 def _short(why: str) -> str:
     """As much as fits, and nothing that JSON cannot say: names of files may be no text."""
     return why[:WHY_CHARACTERS_MAX].encode(errors="replace").decode()
-
-
-def notice_in(data: bytes) -> Notice:
-    """The notice in a member node; of a daemon of another version, what can be understood of it."""
-    try:
-        return msgspec.json.decode(data, type=Notice)
-    except msgspec.MsgspecError:
-        pass
-    try:
-        told = msgspec.json.decode(data)
-    except msgspec.DecodeError:
-        told = None
-    told = told if isinstance(told, dict) else {}
-    http = told.get("http")
-    return Notice(version=str(told.get("version", "?")), http=http if isinstance(http, str) else None)

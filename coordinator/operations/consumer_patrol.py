@@ -14,24 +14,22 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, get_args
 
 import msgspec
-import structlog
 
 from firn.coordinator.lanes.workshop import Workshop
+from firn.coordinator.operations.consumed_tables import pointer_at, pointer_of
 from firn.model.consumer import Consumer, ConsumerState, ConsumerStatus, TableConsumers, status_with, unseen_by
-from firn.model.errors import CorruptFile, FirnError, InvalidInput, NotFound
+from firn.model.errors import CorruptFile, FirnError, InvalidInput
 from firn.model.event import consumer_event
 from firn.model.pointer import Pointer
 from firn.model.sharding import shard_of
 from firn.storage.consumers import Consumers
-from firn.storage.pointers import Pointers
+from firn.storage.log import get_logger
 
 ROUND_S: Final = 10.0
 """Between two rounds through the consumers of a daemon's tables."""
 
 SEARCH_AGAIN_S: Final = 600.0
 """How long it is believed that no table has a uuid: looking for one reads all pointers."""
-
-RENAMES_FOLLOWED_MAX: Final = 8
 
 STATES: Final[tuple[ConsumerState, ...]] = get_args(ConsumerState)
 
@@ -60,7 +58,7 @@ class ConsumerPatrol:
         self._unseen: dict[str, tuple[str, TableConsumers, dict[str, list[int] | None]]] = {}
         """By table uuid: the metadata file and the consumers that were compared, and what each has not seen."""
         self._searched_at: dict[str, float] = {}
-        self._log = structlog.get_logger()
+        self._log = get_logger()
 
     async def run(self) -> None:
         """Go round until cancelled. A server that does not answer is asked again in the next round."""
@@ -161,31 +159,3 @@ class ConsumerPatrol:
 
         await self._consumers.change(found.table_uuid, change)
         return done
-
-
-async def pointer_of(found: TableConsumers, pointers: Pointers, *, anywhere: bool = True) -> Pointer | None:
-    """Return the pointer of the table that has these consumers, whatever it is called now; None where there is none.
-
-    It is looked for under its last known name, under those that this one was renamed to, and, if `anywhere`, under all.
-    """
-    name: str | None = found.table
-    for _ in range(RENAMES_FOLLOWED_MAX):
-        pointer = None if name is None else await pointer_at(name, pointers)
-        if pointer is None:
-            break
-        if pointer.uuid == found.table_uuid and pointer.renamed_to is None:
-            return pointer
-        name = pointer.renamed_to
-    for other in await pointers.list() if anywhere else ():
-        pointer = await pointer_at(other, pointers)
-        if pointer is not None and pointer.uuid == found.table_uuid and pointer.renamed_to is None:
-            return pointer
-    return None
-
-
-async def pointer_at(name: str, pointers: Pointers) -> Pointer | None:
-    """Return what a name points to; None where it points to nothing. Raises CorruptFile, Unavailable."""
-    try:
-        return (await pointers.read(name)).pointer
-    except NotFound:
-        return None

@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from firn.coordinator.operations.bulletin import Notice, notice_in
+from firn.coordinator.operations.notices import Notice, notice_in
 from firn.coordinator.operations.recent_work import RecentWork, together
 from firn.model.amounts import plural
 from firn.model.errors import FirnError, NotFound, Unavailable

@@ -5,11 +5,14 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from firn.coordinator.metrics import SECONDS_BUCKETS, Metrics
+from firn.coordinator.operations.seconds_buckets import SECONDS_BUCKETS
+
+if TYPE_CHECKING:  # read by commands, too
+    from firn.coordinator.metrics import Metrics
 
 WINDOW_S: Final = 60.0
 """How far back it goes."""

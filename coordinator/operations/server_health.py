@@ -11,13 +11,12 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Final, Literal
 
-import structlog
-
 from firn.coordinator.cancellation import cancel_all
 from firn.coordinator.metrics import Metrics
 from firn.model.errors import FirnError
 from firn.storage.disk_space import disk_space
 from firn.storage.intent_streams import IntentStreams
+from firn.storage.log import get_logger
 from firn.storage.sessions import Session
 from firn.storage.store_faults import StoreFault
 
@@ -48,7 +47,7 @@ class ServerHealth:
         self._metrics = metrics
         self._every_s = every_s
         self._warehouse = warehouse
-        self._logger = structlog.get_logger()
+        self._logger = get_logger()
         session.faults.listener = streams.faults.listener = self._log
         metrics.watch_stores(self.faults)
 

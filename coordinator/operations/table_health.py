@@ -8,13 +8,12 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
 from firn.coordinator.insight.queue_look import waiting_by_table
 from firn.coordinator.operations.fleet import notices, troubles_in
-from firn.coordinator.tables.table_reader import TableReader
 from firn.model.errors import CorruptFile, FirnError, NotFound
 from firn.model.event import Event
 from firn.model.history import HistoryReach, reach_of
@@ -30,6 +29,10 @@ from firn.storage.metadata_files import version_of
 from firn.storage.pauses import Pauses
 from firn.storage.pointers import Pointer, Pointers
 from firn.storage.sessions import Session
+
+if TYPE_CHECKING:  # who reads no manifest does not load it
+    from firn.coordinator.tables.table_reader import TableReader
+
 
 READS_AT_ONCE: Final = 64
 DEEP_READS_AT_ONCE: Final = 4

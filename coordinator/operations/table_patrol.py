@@ -14,14 +14,13 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 
-import structlog
-
 from firn.coordinator.lanes.lanes import Lanes
 from firn.coordinator.lanes.looks import Looks
 from firn.coordinator.lanes.workshop import Workshop
 from firn.coordinator.tables.readability import read_metadata
 from firn.model.errors import CorruptFile, FirnError, NotFound, Unavailable
 from firn.model.sharding import shard_of
+from firn.storage.log import get_logger
 from firn.storage.pointers import Pointer
 
 PAUSE_S = 1.0
@@ -48,7 +47,7 @@ class TablePatrol:
         self._found_well: dict[str, tuple[str, float]] = {}
         """By table, the metadata file that was read last, and when."""
         self._looks = Looks()
-        self._log = structlog.get_logger()
+        self._log = get_logger()
 
     async def run(self) -> None:
         """Look at one table after the other, until cancelled. A server that does not answer is no damage."""

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
-import structlog
 
 from firn.coordinator.outcomes.reservations import Reservations
 from firn.coordinator.pending import Pending
@@ -36,6 +35,7 @@ from firn.model.outcome import Committed
 from firn.model.reservation import FILES_LISTED_MAX, Disturbance, Reservation, Scope
 from firn.storage.intent_streams import IntentStreams
 from firn.storage.locations import canonical
+from firn.storage.log import get_logger
 
 QUEUE_MAX: Final = 1_000
 """Commits that wait to be looked at; the oldest go when there are more, and nobody is told of them."""
@@ -84,7 +84,7 @@ class Disturbances:
         self._wall_ms = wall_ms
         self._queue: deque[Landing] = deque(maxlen=QUEUE_MAX)
         self._arrived = asyncio.Event()
-        self._log = structlog.get_logger()
+        self._log = get_logger()
 
     def landed(self, working: Working, segment: Segment, pendings: Sequence[Pending]) -> None:
         """A batch was committed: look at it by and by."""

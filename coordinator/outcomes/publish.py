@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
-import structlog
 
 from firn.coordinator.commits.batch_record import rejected_as, to_ms
 from firn.coordinator.metrics import Metrics
@@ -27,18 +26,16 @@ from firn.model.event import rejection_event, repeat_event, table_event
 from firn.model.intent import OPERATIONS, digest_in
 from firn.model.journal import Batch, Decided, Segment, is_repeat
 from firn.model.limits import Limits
-from firn.model.outcome import Committed, Outcome, Rejected, decision_ms_of, encode_outcome, from_journal
+from firn.model.outcome import OUR_MISTAKES, Committed, Outcome, Rejected, decision_ms_of, encode_outcome, from_journal
 from firn.model.planned_on import trace_of
 from firn.model.traceparent import trace_id_in
 from firn.storage.intent_streams import Entry, IntentStreams, Settlement, TablePlace
+from firn.storage.log import get_logger
 
 SETTLE_BATCH_MAX = 1_000
 RETRY_S = (0.05, 0.1, 0.2, 0.5, 1.0)
 DEAD_LETTER_PAYLOAD_MAX = 64 * 1024
 """Bytes of the payload kept in a dead letter: the error says what is wrong, this shows where it came from."""
-
-OUR_MISTAKES = frozenset({"poison", "internal-error"})
-"""Rules that refuse an intent because of a fault in firn. Its payload is kept as a dead letter for the report."""
 
 PUBLISHED_AGAIN_MAX = 1_000
 """Segments of which is remembered that their events were sent late: entries of one may come with several batches."""
@@ -101,7 +98,7 @@ class Publisher:
         self._published_again: OrderedDict[str, None] = OrderedDict()
         """Segments whose events were sent again."""
         self.refusals = Refusals(streams)
-        self._log = structlog.get_logger()
+        self._log = get_logger()
 
     def publish(self, segment: Segment, pendings: Sequence[Pending], *, decided_at: float) -> Notice:
         """Send the outcomes and the event of a batch whose swap was won; return what `count` is to count.

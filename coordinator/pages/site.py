@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-import structlog
 from aiohttp import web
 from aiohttp_sse import EventSourceResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -29,6 +28,7 @@ from firn.coordinator.pages.table_list import ORDERS
 from firn.model.errors import FirnError, InvalidInput, NotFound
 from firn.model.identifiers import check_table_name, is_intent_id
 from firn.storage.intent_streams import IntentStreams
+from firn.storage.log import get_logger
 
 HERE: Final = Path(__file__).parent
 PARALLEL_MAX: Final = 2
@@ -80,7 +80,7 @@ class Site:
         self._streams = streams
         self._daemon = daemon
         self._live = LiveEvents(streams)
-        self._log = structlog.get_logger()
+        self._log = get_logger()
         self._turn = asyncio.Semaphore(PARALLEL_MAX)
         self._tables_turn = asyncio.Semaphore(PARALLEL_MAX)
         self._dashboards_turn = asyncio.Semaphore(PARALLEL_MAX)

@@ -29,7 +29,7 @@ from firn.coordinator.pages.event_log import EVENTS_SHOWN, EventFilter, EventLin
 from firn.coordinator.pages.snapshot_graph import SNAPSHOTS_MAX, Graph, graph_of
 from firn.coordinator.pages.store_reads import StoreReads
 from firn.coordinator.pages.table_list import TableList
-from firn.coordinator.tables.table_state import journal_head_of
+from firn.coordinator.tables.journal_heads import journal_head_of
 from firn.model.consumer import Consumer, ConsumerStatus, status_of
 from firn.model.errors import CorruptFile, FirnError, NotFound, Unavailable
 from firn.model.event import Event

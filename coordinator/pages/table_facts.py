@@ -16,10 +16,9 @@ from typing import Final
 import msgspec
 
 from firn.coordinator.pages.store_reads import StoreReads
-from firn.coordinator.replay.working import SUMMARY_INTENTS
 from firn.coordinator.tables.table_reader import TableReader
 from firn.model.errors import FirnError
-from firn.model.history import reach_of
+from firn.model.history import SUMMARY_INTENTS, reach_of
 from firn.model.metadata import TableMetadata
 from firn.model.pointer import Pointer
 from firn.model.snapshot import Snapshot

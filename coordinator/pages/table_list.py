@@ -10,8 +10,8 @@ import msgspec
 
 from firn.coordinator.lanes.lanes import Lanes
 from firn.coordinator.lanes.workshop import Workshop
-from firn.coordinator.operations.bulletin import Notice
 from firn.coordinator.operations.fleet import answer_of, notices, troubles_in
+from firn.coordinator.operations.notices import Notice
 from firn.coordinator.pages.store_reads import StoreReads
 from firn.coordinator.pages.table_facts import TableFacts, TableFactsCache
 from firn.model.errors import CorruptFile, NotFound

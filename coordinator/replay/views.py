@@ -12,9 +12,10 @@ from firn.coordinator.replay.decision import Applied
 from firn.coordinator.replay.places import require_inside, require_own, require_own_places
 from firn.coordinator.replay.properties import require_expected, require_few_properties, require_no_contradiction
 from firn.coordinator.replay.tables import own_location
-from firn.coordinator.replay.working import SUMMARY_INTENT, SUMMARY_WRITER, Working
+from firn.coordinator.replay.working import Working
 from firn.model import view_changes
 from firn.model.errors import FirnError, InvalidInput, NotFound, TooLarge, Unavailable
+from firn.model.history import SUMMARY_INTENT, SUMMARY_WRITER
 from firn.model.landmark import VERSION
 from firn.model.operations.views import (
     ChangeView,

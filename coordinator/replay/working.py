@@ -27,7 +27,14 @@ from firn.coordinator.replay.live_files import LiveFiles
 from firn.coordinator.replay.reader import TableReader
 from firn.model.datafile import DataFile
 from firn.model.errors import InvalidInput
-from firn.model.history import SUMMARY_BATCH, SUMMARY_BRANCH, SUMMARY_STAGED
+from firn.model.history import (
+    SUMMARY_BATCH,
+    SUMMARY_BRANCH,
+    SUMMARY_INTENT,
+    SUMMARY_INTENTS,
+    SUMMARY_STAGED,
+    SUMMARY_WRITER,
+)
 from firn.model.intent import Intent
 from firn.model.limits import Limits
 from firn.model.long_tuples import preceded
@@ -47,9 +54,6 @@ from firn.storage.manifest_lists import assign_first_row_ids, right_totals
 
 Catalog = Literal["metastore", "file-system"]
 
-SUMMARY_INTENT: Final = "firn.intent-id"
-SUMMARY_INTENTS: Final = "firn.intents"
-SUMMARY_WRITER: Final = "firn.writer"
 SUMMARY_OPERATION: Final = "firn.operation"
 
 

@@ -17,7 +17,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final, Literal
 
 import msgspec
-import structlog
 
 from firn.coordinator.replay.attempt import FinishedMerge
 from firn.coordinator.replay.merging import is_long, wanted_merges
@@ -27,6 +26,7 @@ from firn.model.limits import Limits
 from firn.model.manifest import ManifestFile
 from firn.model.metadata import TableMetadata
 from firn.storage.files import FileStore
+from firn.storage.log import get_logger
 from firn.storage.merged_manifests import Source, merged_manifest
 from firn.storage.packed_entries import PackedEntries
 
@@ -106,7 +106,7 @@ class MergesBeside:
         self._open: list[Merge] = []
         self._taken: list[Merge] = []
         self._unmergeable: OrderedDict[str, Unmergeable] = OrderedDict()
-        self._log = structlog.get_logger()
+        self._log = get_logger()
 
     def finished(self, table: str) -> tuple[FinishedMerge, ...]:
         """Return the table's finished merges that a commit may take over."""

@@ -18,7 +18,6 @@ from itertools import islice
 from typing import Final
 
 import msgspec
-import structlog
 
 from firn.coordinator.lanes.lane_threads import Run
 from firn.model.errors import CorruptFile, FirnError, InvalidInput, NotFound, Unavailable
@@ -28,6 +27,7 @@ from firn.model.metadata_changes import dropped_metadata_files
 from firn.model.snapshot import MetadataLogEntry
 from firn.model.table_properties import GC_ENABLED, METADATA_DELETE_AFTER_COMMIT
 from firn.storage.files import FileStore
+from firn.storage.log import get_logger
 from firn.storage.metadata_files import decompressed
 
 PAUSE_S: Final = 2.0
@@ -100,7 +100,7 @@ class ReplacedMetadata:
         self._unseen: deque[TableMetadata] = deque(maxlen=TABLES_KNOWN_MAX)
         """Tables whose leftovers are yet to be looked for, as they were before their first commit here."""
         self._retry_at_s = float("-inf")
-        self._log = structlog.get_logger()
+        self._log = get_logger()
 
     @property
     def waiting(self) -> int:

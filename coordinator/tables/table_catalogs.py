@@ -10,12 +10,12 @@ import asyncio
 from collections.abc import Sequence
 
 import msgspec
-import structlog
 
 from firn.coordinator.lanes.lane_threads import Run
 from firn.model.errors import AlreadyExists, FirnError, Unavailable, UnknownOutcome
 from firn.storage.file_system_tables import FileSystemTables
 from firn.storage.leases import Lease
+from firn.storage.log import get_logger
 from firn.storage.metadata_files import version_of
 from firn.storage.pointers import (
     Lost,
@@ -38,7 +38,7 @@ class TableCatalogs:
         self._pointers = pointers
         self._file_system = file_system
         self._run = run
-        self._log = structlog.get_logger()
+        self._log = get_logger()
 
     async def read(self, table: str) -> Versioned:
         """Where the table is now. Raises NotFound, Unavailable, CorruptFile."""

@@ -17,11 +17,12 @@ from firn.coordinator.replay.head import Head
 from firn.coordinator.replay.live_files import LiveFiles
 from firn.coordinator.tables.head_basis import head_basis, known_counts, known_deletes
 from firn.coordinator.tables.manifest_cache import ManifestCache
+from firn.coordinator.tables.metadata_reader import MetadataReader
 from firn.coordinator.tables.read_ahead import ReadAhead
 from firn.model.datafile import DataFile
 from firn.model.deletion_vector import DeletionVector, from_blob
 from firn.model.dropped_snapshots import Record
-from firn.model.errors import CorruptFile, InvalidInput, Unsupported
+from firn.model.errors import CorruptFile, InvalidInput
 from firn.model.history import SUMMARY_BATCH
 from firn.model.limits import Limits
 from firn.model.manifest import ManifestEntry, ManifestFile
@@ -30,11 +31,7 @@ from firn.model.manifest_summary import ManifestCounts, count_entries
 from firn.model.metadata import TableMetadata
 from firn.model.puffin import StatisticsFile
 from firn.model.snapshot import Snapshot
-from firn.model.view import ViewMetadata
-from firn.model.view_json import VIEW_METADATA_BYTES_MAX
-from firn.storage.content_digests import digest_of_bytes, is_digest_of
 from firn.storage.dropped_snapshots import RecordFiles
-from firn.storage.file_system_tables import FileSystemTables
 from firn.storage.files import FileStore
 from firn.storage.locations import canonical
 from firn.storage.manifest_lists import check_totals
@@ -42,73 +39,28 @@ from firn.storage.manifest_paths import live_paths
 from firn.storage.manifest_pieces import Layout, Piece, layout_of, read_pieces
 from firn.storage.manifest_reader import StoredManifests
 from firn.storage.merged_manifests import Source
-from firn.storage.metadata_files import decode_metadata
 from firn.storage.packed_entries import PackedEntries, unpack
 from firn.storage.path_walkers import listed_paths
 from firn.storage.statistics_files import read_statistics_file
-from firn.storage.view_files import decode_view
-
-ENCRYPTION_KEY: Final = "encryption.key-id"
-"""Table property of an encrypted table."""
 
 PACKED_FILES_MAX: Final = 2_000
 """Files of a manifest that is rewritten from memory; of a larger one whole blocks are taken over as they are stored."""
 
 
-class TableReader:
+class TableReader(MetadataReader):
     """Implements `firn.coordinator.replay.working.TableReader` on a file store."""
 
     def __init__(self, files: FileStore, *, limits: Limits) -> None:
-        self._files = files
+        super().__init__(files, limits=limits)
         self._stored = StoredManifests(files, limits=limits)
-        self._limits = limits
         self._reads = ReadAhead(self._read)
         self._cache = ManifestCache(bytes_max=limits.manifest_cache_bytes_max)
-        self._file_system = FileSystemTables(files)
         self._records = RecordFiles(files, bytes_max=limits.journal_bytes_max)
 
     @property
     def cache(self) -> ManifestCache:
         """What was read before, with its hits and misses."""
         return self._cache
-
-    def metadata(self, location: str, *, digest: str | None = None) -> TableMetadata:
-        """One metadata file, compared with the digest that the pointer has of it.
-
-        Raises NotFound, CorruptFile, InvalidMetadata, Unsupported, Unavailable.
-        """
-        limits = self._limits
-        metadata = decode_metadata(
-            self.checked(location, digest), location=location,
-            bytes_max=limits.metadata_bytes_max, values_max=limits.json_values_max,
-        )  # fmt: skip
-        if ENCRYPTION_KEY in metadata.properties:
-            raise Unsupported("the table is encrypted, which firn cannot read", where=location)
-        return metadata
-
-    def newest_metadata(self, table_location: str) -> str | None:
-        """Return the location of a file-system table's newest metadata file, None where the folder has none.
-
-        Raises Unavailable; CorruptFile when the folder cannot be right.
-        """
-        return self._file_system.newest(table_location)
-
-    def view(self, location: str, *, digest: str | None = None) -> ViewMetadata:
-        """One view metadata file, compared as `metadata` is; raises the same."""
-        limits = self._limits
-        return decode_view(
-            self.checked(location, digest), location=location,
-            bytes_max=min(limits.metadata_bytes_max, VIEW_METADATA_BYTES_MAX), values_max=limits.json_values_max,
-        )  # fmt: skip
-
-    def checked(self, location: str, digest: str | None) -> bytes:
-        """The bytes of a metadata file, if they are those of the digest (None: any). Raises as `metadata`."""
-        data = self._files.read(location, bytes_max=self._limits.metadata_bytes_max)
-        if digest is not None and not is_digest_of(data, digest):
-            raise CorruptFile(
-                location, f"its content has the digest {digest_of_bytes(data)}, the pointer says {digest}"
-            )
-        return data
 
     def manifests(
         self, metadata: TableMetadata, snapshot: Snapshot, *, known: Sequence[Head] = ()

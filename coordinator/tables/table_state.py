@@ -8,15 +8,15 @@ from firn.coordinator.journal.decisions import Decisions
 from firn.coordinator.replay.head import Head
 from firn.coordinator.replay.live_files import FILE_BYTES
 from firn.coordinator.replay.working import Working
+from firn.coordinator.tables.journal_heads import journal_head_of
 from firn.coordinator.tables.table_reader import TableReader
 from firn.model.errors import NotFound
 from firn.model.limits import Limits
 from firn.model.metadata import TableMetadata
 from firn.model.metadata_counters import not_below, with_shown_counters
 from firn.model.snapshot import MAIN_BRANCH
-from firn.model.table_properties import JOURNAL_HEAD
 from firn.model.view import ViewMetadata
-from firn.storage.journal import JournalFiles, sequence_of
+from firn.storage.journal import JournalFiles
 from firn.storage.metadata_files import forget_texts
 from firn.storage.pointers import Pointer, Versioned
 
@@ -200,13 +200,3 @@ def _branches(metadata: TableMetadata) -> dict[str, int | None]:
 def uuid_of(metadata: TableMetadata | ViewMetadata) -> str:
     """What tells a table or view from another that had the same name."""
     return metadata.view_uuid if isinstance(metadata, ViewMetadata) else metadata.table_uuid
-
-
-def journal_head_of(pointer: Pointer, metadata: TableMetadata | None) -> str | None:
-    """The newest journal segment: of a file-system table the one that its metadata names, unless the znode is ahead.
-
-    It is ahead after a drop, and where a foreign writer went back to an older version of the properties.
-    """
-    named = None if metadata is None or pointer.catalog == "metastore" else metadata.properties.get(JOURNAL_HEAD)
-    heads = [head for head in (pointer.journal_head, named) if head is not None]  # of two equals the znode's
-    return max(heads, key=sequence_of, default=None)

@@ -17,11 +17,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from firn import data_files_from_parquet
+from firn.coordinator.cli.connectors import Connectors
 from firn.coordinator.cli.exits import EXIT_NO, EXIT_OK, EXIT_UNAVAILABLE
 from firn.coordinator.cli.main import firn, run
-from firn.coordinator.cli.reach import Connectors
 from firn.coordinator.client.intents import new_intent_id
-from firn.coordinator.connections import connect_session
+from firn.coordinator.zookeeper_connection import connect_session
 from firn.storage.parquet_schema import arrow_schema
 from tests.acceptance.stack import READY_S, SCHEMA, Stack
 

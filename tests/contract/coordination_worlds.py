@@ -10,7 +10,8 @@ from kazoo.client import KazooClient
 
 from firn.storage.memory_coordination import MemorySession, MemoryZooKeeper
 from firn.storage.sessions import Session
-from firn.storage.zookeeper import ZooKeeperOptions, ZooKeeperSession
+from firn.storage.zookeeper import ZooKeeperSession
+from firn.storage.zookeeper_place import ZooKeeperOptions
 from tests.integration.tcp_proxy import TcpProxy
 
 Moment = Literal["before", "after"]

@@ -20,8 +20,8 @@ from playwright.sync_api import Browser, Page, expect
 
 from firn import Client
 from firn.coordinator.config import load_settings
-from firn.coordinator.connections import connect_session
 from firn.coordinator.embedded.server import free_port
+from firn.coordinator.zookeeper_connection import connect_session
 from firn.storage.leases import Leases
 from tests.acceptance.stack import DaemonProcess
 from tests.deploy.fleet import Fleet

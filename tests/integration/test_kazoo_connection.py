@@ -8,7 +8,8 @@ import pytest_asyncio
 from firn.model.errors import Unavailable, UnknownOutcome
 from firn.storage import kazoo_connection
 from firn.storage.sessions import Create
-from firn.storage.zookeeper import ZooKeeperOptions, ZooKeeperSession
+from firn.storage.zookeeper import ZooKeeperSession
+from firn.storage.zookeeper_place import ZooKeeperOptions
 from tests.contract.coordination_worlds import until
 from tests.integration.tcp_proxy import TcpProxy
 

@@ -14,7 +14,7 @@ from kazoo.security import OPEN_ACL_UNSAFE
 
 from firn.coordinator.client import Client
 from firn.coordinator.config import Settings, ZooKeeperSettings
-from firn.coordinator.connections import connect_session
+from firn.coordinator.zookeeper_connection import connect_session
 from firn.model.errors import Misconfigured, Unavailable
 from firn.storage.sessions import encode_name
 from tests.acceptance.stack import SCHEMA, DaemonProcess

@@ -16,14 +16,16 @@ from firn.storage.leases import Leases
 from firn.storage.membership import Membership
 from firn.storage.pointers import Pointer, PointerChange, Pointers, Unknown, Won
 from firn.storage.sessions import Create, Delete
-from firn.storage.zookeeper import ZooKeeperOptions, ZooKeeperSession
+from firn.storage.zookeeper import ZooKeeperSession
+from firn.storage.zookeeper_place import ZooKeeperOptions
 from tests.contract.coordination_worlds import until
 
 SESSION_TIMEOUT_S = 2.0
 HOLDER = f"""
 import asyncio, sys
 from firn.storage.leases import Leases
-from firn.storage.zookeeper import ZooKeeperOptions, ZooKeeperSession
+from firn.storage.zookeeper import ZooKeeperSession
+from firn.storage.zookeeper_place import ZooKeeperOptions
 
 async def main():
     session = ZooKeeperSession(ZooKeeperOptions(hosts=sys.argv[1], session_timeout_s={SESSION_TIMEOUT_S}))

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import firn.coordinator.client
+from firn.coordinator import client
 from firn.coordinator.cli.main import COMMANDS
 from firn.model.errors import Misconfigured
 from firn.model.extras import EXTRA_OF, import_with_extra
@@ -36,13 +37,23 @@ EXTRAS = {
 }
 """The extra of each folder and of modules in it. Without it, whatever imports them names it."""
 
-OPTIONAL = {("coordinator/client/current_trace.py", "opentelemetry"), ("storage/orc_types.py", "pyorc")}
+OPTIONAL = {("storage/orc_types.py", "pyorc")}
 """Imports that are tried, and done without."""
 
-OF_A_CLIENT = ("firn.coordinator.client", "firn.model.errors", "firn.model.outcome", "firn.storage.file_stores")
-OF_PARQUET = (*OF_A_CLIENT, *firn._HOMES.values())
-BESIDE_A_CLIENT = {"firn.coordinator.insight.dry_run"}
-"""Named in `firn`, and of an extra all the same."""
+OF_PARQUET = (
+    *("firn.coordinator.client.data_files", "firn.coordinator.client.encoded_files", "firn.storage.parquet_schema"),
+)
+OF_A_CLIENT = (
+    *("firn.coordinator.client", "firn.model.errors", "firn.model.outcome", "firn.storage.file_stores"),
+    *(home for home in {**firn._HOMES, **client._HOMES}.values() if home not in OF_PARQUET),
+)
+LOADED_BY_COMMANDS = (
+    *("firn.coordinator.client.async_client", "firn.coordinator.logs", "firn.coordinator.redis_address"),
+    *("firn.coordinator.redis_connection", "firn.coordinator.zookeeper_connection"),
+    *("firn.coordinator.tables.followed_tables", "firn.coordinator.tables.metadata_reader"),
+    *("firn.coordinator.tables.table_reader", "firn.coordinator.cli.forecasts", "firn.coordinator.cli.terminal"),
+)
+"""What commands import by name, when their work needs it."""
 
 COMMANDS_OF = {
     extra: [c.module for c in COMMANDS.values() if (c.extra or "server") == extra] for extra in ("server", "maintain")
@@ -50,8 +61,8 @@ COMMANDS_OF = {
 
 REACHED = {
     CLIENT: OF_A_CLIENT,
-    "parquet": tuple(home for home in OF_PARQUET if home not in BESIDE_A_CLIENT),
-    "server": ("firn.coordinator.insight.dry_runs", *COMMANDS_OF["server"]),
+    "parquet": (*OF_A_CLIENT, *OF_PARQUET),
+    "server": ("firn.coordinator.insight.dry_runs", *LOADED_BY_COMMANDS, *COMMANDS_OF["server"]),
     "maintain": tuple(COMMANDS_OF["maintain"]),
 }
 """Modules that work with an extra alone, whatever else is missing; so has everything that they import."""

@@ -34,15 +34,18 @@ IMPURE = {
 # What is imported by its name when it is needed, and not before: what most of those who load the module never use, and
 # would keep in memory (Arrow, replay in a client), commands, and what need not be installed.
 IMPORT_WHEN_NEEDED = {
+    "coordinator/cli/connectors.py",
     "coordinator/cli/file.py",
+    "coordinator/cli/foretell.py",
     "coordinator/cli/lazy_group.py",
+    "coordinator/cli/output.py",
     "coordinator/client/__init__.py",
     "coordinator/client/async_client.py",
-    "coordinator/client/current_trace.py",
     "coordinator/tables/table_reader.py",
     "model/extras.py",
     "pipeline/cli/maintain.py",
     "storage/file_stores.py",
+    "storage/log.py",
 }
 
 

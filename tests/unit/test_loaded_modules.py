@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 from firn.coordinator.cli.main import COMMANDS
 from firn.coordinator.tables.table_reader import TableReader
 from firn.model.deletion_vector import DeletionVector
@@ -20,15 +22,35 @@ OBJECT_STORES = {"obstore"}
 READERS_OF_ROWS = {"pyorc", "pyiceberg", "pyspark"}
 SERVERS = {"redis", "kazoo", "aiohttp", "structlog", "rich"}
 
+HEAVY = {"redis", "kazoo", "structlog", "aiohttp", "prometheus_client", "opentelemetry", "fastavro"}
+"""Libraries of servers and of manifests."""
+
+DAEMON = ("firn.coordinator.daemon", "firn.coordinator.lanes", "firn.coordinator.commits", "firn.coordinator.replay.e")
+LIGHT = [name for name, one in COMMANDS.items() if one.extra is None and name not in {"serve", "demo", "top"}]
+READ_MANIFESTS = {"doctor", "fsck", "give-up", "recover"}
+SUBMIT = {
+    *("begin", "branch", "consumer", "dead-letters", "end", "expire", "file", "partition", "property", "renew"),
+    *("reservations", "schema", "snapshot", "sort-order", "statistics", "submit", "table", "tag", "view"),
+}
+"""Commands with the client beside them, which finds tables in ZooKeeper."""
+
+WITH = {name: {"kazoo"} for name in SUBMIT} | {name: {"fastavro"} for name in READ_MANIFESTS}
+WITH["doctor"] |= {"redis", "opentelemetry"}
+
 WRITE_ROWS = {"demo"}
 """Commands that write Parquet files themselves."""
 
 
-def loaded_by(module: str) -> set[str]:
-    """The top names of all modules that a new process has loaded after it has imported this one."""
-    program = f"import sys, {module}; print(*{{name.partition('.')[0] for name in sys.modules}})"
+def modules_of(module: str) -> set[str]:
+    """All modules that a new process has loaded after it has imported this one."""
+    program = f"import sys, {module}; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
     return set(done.stdout.split())
+
+
+def loaded_by(module: str) -> set[str]:
+    """Return the top names of those modules."""
+    return {name.partition(".")[0] for name in modules_of(module)}
 
 
 def test_a_daemon_does_without_arrow_and_without_object_stores():
@@ -50,6 +72,31 @@ def test_a_client_does_without_arrow():
 def test_commands_that_reach_servers_do_without_arrow():
     modules = {command.module for name, command in COMMANDS.items() if command.extra is None and name not in WRITE_ROWS}
     assert not (ARROW | OBJECT_STORES | READERS_OF_ROWS) & loaded_by(", ".join(sorted(modules)))
+
+
+@pytest.mark.parametrize("command", LIGHT)
+def test_a_command_loads_no_library_of_a_server_and_no_rule_of_replay_before_it_needs_them(command):
+    """Imports are most of what a command takes. What it needs for its work it loads when it connects, or reads."""
+    loaded = modules_of(COMMANDS[command].module)
+    tops = {name.partition(".")[0] for name in loaded}
+    assert not tops & (ARROW | OBJECT_STORES | READERS_OF_ROWS | HEAVY - WITH.get(command, set()))
+    if command not in READ_MANIFESTS:
+        assert not {name for name in loaded if name.startswith(DAEMON)}
+
+
+@pytest.mark.parametrize(
+    ("module", "libraries"),
+    [
+        ("firn.coordinator.cli.connectors", HEAVY | {"rich"}),
+        ("firn.coordinator.zookeeper_connection", HEAVY - {"kazoo"}),
+        ("firn.coordinator.redis_connection", HEAVY - {"redis", "opentelemetry"}),
+        ("firn.coordinator.tables.metadata_reader", HEAVY),
+        ("firn.coordinator.tables.followed_tables", HEAVY),
+        ("firn.coordinator.client.intents", HEAVY - {"kazoo"}),
+    ],
+)
+def test_what_a_command_loads_for_one_server_loads_nothing_for_another(module, libraries):
+    assert not libraries & loaded_by(module)
 
 
 def test_a_daemon_finds_what_it_loads_with_the_first_position_delete_file():

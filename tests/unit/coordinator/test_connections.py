@@ -12,8 +12,10 @@ from firn.coordinator.cli.exits import EXIT_UNAVAILABLE
 from firn.coordinator.cli.main import run
 from firn.coordinator.client import AsyncClient
 from firn.coordinator.config import RedisSettings, Settings, WarehouseSettings, load_settings
-from firn.coordinator.connections import connect, connect_files, connect_streams
+from firn.coordinator.connections import connect
 from firn.coordinator.embedded.server import free_port
+from firn.coordinator.redis_connection import connect_streams
+from firn.coordinator.store_addresses import connect_files
 from firn.model.errors import Misconfigured, Unavailable
 
 CANARY = "canary-51c0"

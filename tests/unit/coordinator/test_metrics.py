@@ -16,7 +16,8 @@ from prometheus_client import CollectorRegistry, Histogram, generate_latest
 from firn.coordinator import metrics as module
 from firn.coordinator.durations import DurationHistogram
 from firn.coordinator.intake.intent_reader import WORTH_BYTES
-from firn.coordinator.metrics import QUEUED_SHOWN_MIN, SECONDS_BUCKETS, TABLES_SHOWN, Metrics, TableSize, kind_of
+from firn.coordinator.metrics import QUEUED_SHOWN_MIN, TABLES_SHOWN, Metrics, TableSize, kind_of
+from firn.coordinator.operations.seconds_buckets import SECONDS_BUCKETS
 from firn.coordinator.tables.merges_beside import Cause
 from firn.model.intent import OPERATIONS
 from firn.model.trouble import Trouble

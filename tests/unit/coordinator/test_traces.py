@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import msgspec
 import pytest
 import structlog
@@ -10,7 +12,7 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
 from structlog.testing import capture_logs
 
 from firn.coordinator.client import Intents
-from firn.coordinator.client.current_trace import current_traceparent
+from firn.coordinator.client.current_trace import TRACING, current_traceparent
 from firn.coordinator.outcomes.publish import TRACES_LOGGED
 from tests.unit.coordinator.cli.cli_bench import CliBench
 from tests.unit.coordinator.workbench import TABLE, Workbench, append, create, delete, new_id
@@ -116,6 +118,6 @@ def test_the_members_of_a_transaction_leave_the_trace_to_it() -> None:
 
 
 def test_without_opentelemetry_nothing_is_carried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("firn.coordinator.client.current_trace.opentelemetry", None)
+    monkeypatch.delitem(sys.modules, TRACING)
     with opentelemetry.use_span(in_span()):
         assert Intents().delete_files(TABLE, ["a"], intent_id=new_id()).traceparent is None

@@ -9,7 +9,7 @@ import pytest
 
 from firn.model.errors import Misconfigured
 from firn.pipeline.connection import Connection
-from firn.storage.zookeeper import ZooKeeperOptions
+from firn.storage.zookeeper_place import ZooKeeperOptions
 
 CANARY = "canary-77aa"
 FULL = Connection(

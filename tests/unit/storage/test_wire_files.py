@@ -12,8 +12,9 @@ from msgspec.structs import replace
 
 from firn.coordinator.client.encoded_files import with_encoded_metrics
 from firn.model.intent import ContentFile, ValueMap
-from firn.storage import wire_files
-from firn.storage.wire_files import IS_COMPILED, read_files
+from firn.storage import compiled, wire_files
+from firn.storage.compiled import IS_COMPILED
+from firn.storage.wire_files import read_files
 from firn.storage.wire_metrics import encoded_file
 from tests.unit.storage.listed_files import LEFT, TAKEN, bare, encoded
 from tests.unit.storage.read_twice import BARE, FILE, around, by_both, by_python, spelled
@@ -154,11 +155,13 @@ def test_a_start_outside_the_payload_is_a_mistake() -> None:
 def test_an_older_build_that_was_left_there_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     try:
         native = importlib.import_module("firn.storage.native.wire_files")
-        monkeypatch.setattr(native, "INTERFACE", wire_files.INTERFACE - 1)
+        monkeypatch.setattr(native, "INTERFACE", compiled.INTERFACE - 1)
+        importlib.reload(compiled)
         importlib.reload(wire_files)
-        assert not wire_files.IS_COMPILED
+        assert not compiled.IS_COMPILED
         assert wire_files.read_files(spelled(FILE)) is None
     finally:
         monkeypatch.undo()
+        importlib.reload(compiled)
         importlib.reload(wire_files)
-    assert wire_files.IS_COMPILED
+    assert compiled.IS_COMPILED

@@ -18,7 +18,7 @@ from typing import Final
 import pytest
 
 import firn.storage.native
-from firn.storage.wire_files import IS_COMPILED
+from firn.storage.compiled import IS_COMPILED
 from tests.strategies.examples import AT_LENGTH
 from tests.unit.storage.listed_files import LEFT, TAKEN, encoded
 from tests.unit.storage.read_twice import FILE, spelled

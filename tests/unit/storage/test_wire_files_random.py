@@ -13,8 +13,9 @@ from firn.coordinator.client.encoded_files import with_encoded_metrics
 from firn.model.errors import FirnError, InvalidInput
 from firn.model.intent import Append, ContentFile, CountMap, ValueMap, WrittenManifest, digest_of, encode_intent
 from firn.storage.avro_numbers import encode_long
+from firn.storage.compiled import IS_COMPILED
 from firn.storage.encoded_metrics import with_metrics
-from firn.storage.wire_files import IS_COMPILED, read_files
+from firn.storage.wire_files import read_files
 from firn.storage.wire_metrics import encoded_file
 from tests.strategies.examples import examples
 from tests.strategies.manifests import data_file

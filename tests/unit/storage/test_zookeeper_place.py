@@ -6,10 +6,9 @@ import pytest
 
 from firn.coordinator.client.table_view import zookeeper_at
 from firn.coordinator.config import Settings, load_settings
-from firn.coordinator.connections import zookeeper_options
+from firn.coordinator.store_addresses import zookeeper_options
 from firn.model.errors import Misconfigured
-from firn.storage.zookeeper import ZooKeeperOptions
-from firn.storage.zookeeper_place import place_with_root
+from firn.storage.zookeeper_place import ZooKeeperOptions, place_with_root
 
 
 @pytest.mark.parametrize(

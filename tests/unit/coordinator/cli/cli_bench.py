@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
+from firn.coordinator.cli.connectors import Connectors
 from firn.coordinator.cli.main import run
-from firn.coordinator.cli.reach import Connectors
 from firn.coordinator.config import Settings
 from firn.model.errors import Unavailable
 from firn.storage.sessions import Session

@@ -8,6 +8,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from firn.coordinator.cli.output import Column, Output, aligned, json_text
+from firn.coordinator.cli.terminal import Terminal
 from firn.coordinator.cli.text import cut, one_line, shown, time_of
 
 HOSTILE = [
@@ -22,11 +23,15 @@ HOSTILE = [
 COLUMNS = (Column("NAME"), Column("COUNT", right=True), Column("WHY", long=True))
 
 
+def terminal(out: io.StringIO, *, width: int) -> Terminal:
+    return Terminal(Console(file=out, force_terminal=True, width=width, color_system=None))
+
+
 @pytest.mark.parametrize(("text", "safe"), HOSTILE)
 def test_no_character_reaches_the_terminal_that_could_move_its_cursor(text, safe):
     assert shown(text) == safe
     out = io.StringIO()
-    output = Output(as_json=False, console=Console(file=out, force_terminal=True, width=200, color_system=None))
+    output = Output(as_json=False, terminal=terminal(out, width=200))
     output.grid(COLUMNS, [(text, 1, text)], empty="")
     output.say(shown(text))
     output.pairs([("name", text)])
@@ -45,9 +50,9 @@ def test_readable_text_stays_as_it_is(text):
 
 @pytest.mark.parametrize("text", ["[bold red]x[/]", "[/nothing]", ":smile:", "[link=http://x]y[/link]", "\\[x]"])
 def test_markup_in_values_means_nothing(text):
-    for terminal in (True, False):
+    for is_terminal in (True, False):
         out = io.StringIO()
-        output = Output(as_json=False, console=Console(file=out, force_terminal=terminal, width=200, color_system=None))
+        output = Output(as_json=False, file=out, terminal=terminal(out, width=200) if is_terminal else None)
         output.grid((Column(text),), [(text,)], empty="")
         output.say(text)
         assert [line.rstrip() for line in out.getvalue().splitlines()] == [text, text, text]
@@ -61,7 +66,7 @@ def test_a_terminal_of_any_width_shows_every_id_number_and_reason_whole(width):
         ("01a20e6a-1e05-70f9-ad0d-fe0c6ad57ee6", 1159, "duplicate-file", None),
     ]
     out = io.StringIO()
-    output = Output(as_json=False, console=Console(file=out, force_terminal=True, width=width, color_system=None))
+    output = Output(as_json=False, terminal=terminal(out, width=width))
     output.grid(columns, rows, empty="")
     printed = out.getvalue()
     for row in rows:
@@ -82,7 +87,7 @@ def test_a_grid_in_a_pipe_is_one_line_a_row_and_aligned():
 
 def test_a_grid_on_a_narrow_terminal_folds_long_cells_and_keeps_the_others():
     out = io.StringIO()
-    output = Output(as_json=False, console=Console(file=out, force_terminal=True, width=40, color_system=None))
+    output = Output(as_json=False, terminal=terminal(out, width=40))
     output.grid(COLUMNS, [("a-name", 7, "word " * 30)], empty="")
     assert all(cell_len(line) <= 40 for line in out.getvalue().splitlines())
     assert "a-name" in out.getvalue()
@@ -91,7 +96,7 @@ def test_a_grid_on_a_narrow_terminal_folds_long_cells_and_keeps_the_others():
 
 def test_with_json_nothing_is_printed_for_people():
     out = io.StringIO()
-    output = Output(as_json=True, console=Console(file=out))
+    output = Output(as_json=True, terminal=terminal(out, width=80))
     output.grid(COLUMNS, [("a", 1, "b")], empty="")
     output.say("x")
     output.pairs([("a", "b")])

@@ -9,8 +9,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from firn.coordinator.operations import bulletin
-from firn.coordinator.operations.bulletin import TROUBLES_MAX, Notice, notice_in
+from firn.coordinator.operations.bulletin import TROUBLES_MAX
 from firn.coordinator.operations.fleet import notices
+from firn.coordinator.operations.notices import Notice, notice_in
 from firn.coordinator.version import VERSION
 from firn.model.errors import Unavailable
 from firn.model.trouble import WHY_CHARACTERS_MAX

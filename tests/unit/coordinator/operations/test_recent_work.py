@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from firn.coordinator.metrics import SECONDS_BUCKETS, Metrics
+from firn.coordinator.metrics import Metrics
 from firn.coordinator.operations.recent_work import SAMPLE_S, WINDOW_S, RecentWork, WorkMeter, together
+from firn.coordinator.operations.seconds_buckets import SECONDS_BUCKETS
 
 
 class Clock:

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from firn.coordinator.daemon import Daemon
-from firn.coordinator.operations.bulletin import Bulletin, notice_in
+from firn.coordinator.operations.bulletin import Bulletin
+from firn.coordinator.operations.notices import notice_in
 from firn.coordinator.replay import merging
 from firn.coordinator.tables import merges_beside
 from firn.coordinator.tables.merges_beside import MERGE_LIVES_S, MergesBeside
