@@ -20,6 +20,9 @@ from tests.unit.coordinator.lanes.test_pauses import until
 from tests.unit.coordinator.pages.test_site import browsing, text_of
 from tests.unit.coordinator.workbench import TABLE, Workbench, append, create, delete
 
+BOUNDED_S = 20
+"""What hangs here does so for ever; machines are slow at times."""
+
 OF_REDIS = ("Waiting intents", "Oldest waits")
 OF_ZOOKEEPER = ("Daemons", "Tables and views", "Paused")
 OF_DAEMONS = ("Commits", "p99 of the time to an outcome", "Rejected")
@@ -91,7 +94,7 @@ async def test_without_redis_what_it_would_tell_is_not_known(fault: object, monk
             began = time.monotonic()
             page = await text_of(browser, "/")
             refused = [await text_of(browser, path, status=503) for path in ("/events", "/conflicts")]
-        assert time.monotonic() - began < 3
+        assert time.monotonic() - began < BOUNDED_S
     found = cards(page)
     for title in OF_REDIS:
         assert re.match(r"\?\s+Redis does not answer", found[title]), found[title]
@@ -115,7 +118,7 @@ async def test_without_zookeeper_what_it_would_tell_is_not_known(monkeypatch: py
             began = time.monotonic()
             found = cards(await text_of(browser, "/"))
             refused = [await text_of(browser, path, status=503) for path in ("/tables", f"/tables/{TABLE}")]
-        assert time.monotonic() - began < 3
+        assert time.monotonic() - began < BOUNDED_S
     for title in (*OF_ZOOKEEPER, *OF_DAEMONS):
         assert re.match(r"\?\s+ZooKeeper does not answer", found[title]), (title, found[title])
     assert found["Waiting intents"] == "0"

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from firn.coordinator.lanes.lanes import Lanes
-from firn.coordinator.pages import table_facts, table_list
+from firn.coordinator.pages import store_reads, table_facts, table_list
 from firn.coordinator.pages.table_facts import RATE_MS, facts_of
 from firn.coordinator.tables.table_reader import TableReader
 from firn.model.metadata import TableMetadata
@@ -52,6 +52,7 @@ async def test_a_table_is_listed_with_its_size_its_rate_and_its_history() -> Non
 
 async def test_what_a_store_does_not_tell_in_time_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table_facts, "PATIENCE_S", 0.1)
+    monkeypatch.setattr(store_reads, "PATIENCE_S", 60.0)
     files = HangingFiles()
     bench = Workbench(http_port=0, files=files)
     try:
@@ -62,7 +63,7 @@ async def test_what_a_store_does_not_tell_in_time_is_not_known(monkeypatch: pyte
             for _ in range(3):
                 began = time.monotonic()
                 found = await rows(browser)
-                assert time.monotonic() - began < 2
+                assert time.monotonic() - began < 15
             assert files.hanging == 1, "each look at it costs another thread"
             assert (found[TABLE]["Size"], found[TABLE]["Rows"], found[TABLE]["Commits"]) == ("? ? files", "?", "?")
             assert found[TABLE]["History"] == "?"
