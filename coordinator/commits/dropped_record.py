@@ -21,7 +21,7 @@ from firn.model.table_properties import BASE_HOURS, DROPPED_SNAPSHOTS
 from firn.storage.dropped_snapshots import pack_record, record_location
 
 MERGED_SNAPSHOTS_MAX: Final = 4_096
-"""Snapshots of a record that others were merged into, about one and a half MB as text."""
+"""Snapshots of a record that others were merged into, about two and a half MB as text."""
 
 MERGED_SPAN_MS: Final = 3_600_000
 """How far apart two swaps may be whose snapshots are in one record: all of it is kept until the last is old."""

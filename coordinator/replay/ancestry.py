@@ -14,7 +14,7 @@ from firn.model.snapshot import Snapshot
 from firn.model.table_properties import BASE_HOURS, DROPPED_SNAPSHOTS
 
 SIDE_SNAPSHOTS_MAX: Final = 500_000
-"""Dropped snapshots on other branches that a walk leaves beside it before it ends: half a kilobyte of memory each."""
+"""Dropped snapshots on other branches that a walk leaves beside it: two thirds of a kilobyte of memory each."""
 
 
 class Ancestors:

@@ -76,7 +76,7 @@ def test_a_rewrite_planned_two_hundred_commits_ago(stack: Stack) -> None:
         )  # fmt: skip
 
         first.kill()
-        second = stack.daemon("b")
+        second = stack.daemon("b", ready=False)
         committed(ask(client, compaction(view, old[1], base)))
 
         ran = stack.firn("maintain", "run", A, "--no-spark", "--json")
@@ -86,7 +86,7 @@ def test_a_rewrite_planned_two_hundred_commits_ago(stack: Stack) -> None:
 
     lose(stack, redis=False, zookeeper=True)
     assert recover(stack, "--yes")["restored"] == [A]
-    stack.daemon("c")
+    stack.daemon("c", ready=False)
     with stack.client() as client:
         committed(ask(client, compaction(view, old[3], base)))
         _, unknown = ask(client, compaction(view, old[3], 12345))
