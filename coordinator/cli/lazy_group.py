@@ -10,6 +10,7 @@ import msgspec
 from click.shell_completion import CompletionItem
 
 from firn.coordinator.cli.family import GuidingGroup
+from firn.coordinator.cli.table_names import completing_tables
 from firn.model.extras import import_with_extra
 
 
@@ -28,7 +29,7 @@ class LazyCommand(msgspec.Struct, frozen=True):
         """The command itself. Raises Misconfigured when a package that it needs is not installed."""
         module = import_with_extra(self.module, what="this command", extra=self.extra or "server")
         command: click.Command = getattr(module, self.name)
-        return command
+        return completing_tables(command)
 
 
 class LazyGroup(GuidingGroup):

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import subprocess
 import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.shell_completion import ShellComplete, get_completion_class
 
 from firn.coordinator.cli.completion import COMPLETE_VARIABLE, SHELLS
+from firn.coordinator.cli.connectors import Connectors
 from firn.coordinator.cli.main import firn
+from firn.coordinator.cli.name_lookup import ANSWER_S
+from firn.coordinator.config import Settings
+from firn.model.errors import Unavailable
+from firn.storage.sessions import encode_name
 
 
 def completed(*words: str) -> list[str]:
@@ -74,3 +84,64 @@ def test_completing_a_command_imports_nothing_heavy() -> None:
     )  # fmt: skip
     assert said.stdout.split() == ["plain,drain"]
     assert not {name for name in ("pyarrow", "redis", "kazoo") if f" {name}\n" in said.stderr}
+
+
+NAMES = ["db.events", "db.event-log", "db.x y", "db.$(touch)", "db.`a`", "db.it's", 'db."q"', "db.a\nb", "другой.стол"]
+
+
+class Tables:
+    """A session of a ZooKeeper that knows these tables."""
+
+    async def children(self, _path: str) -> list[str]:
+        return [encode_name(name) for name in NAMES]
+
+
+@asynccontextmanager
+async def session_there(_settings: Settings) -> AsyncIterator[Any]:
+    yield Tables()
+
+
+def session_away(_settings: Settings) -> Any:
+    raise Unavailable("no ZooKeeper answers")
+
+
+@asynccontextmanager
+async def session_hangs(_settings: Settings) -> AsyncIterator[Any]:
+    await asyncio.sleep(60)
+    yield
+
+
+def completed_with(session: Any, *words: str) -> list[str]:
+    completer = ShellComplete(firn, {"obj": Connectors(session=session)}, "firn", COMPLETE_VARIABLE)
+    return [item.value for item in completer.get_completions(list(words[:-1]), words[-1])]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *(("table", "show"), ("table", "history"), ("journal",), ("fsck",), ("pause",), ("tables",), ("shard",)),
+        *(
+            ("conflicts", "--table"),
+            ("branch", "create"),
+            ("schema", "add-column"),
+            ("consumer", "list"),
+            ("lock", "show"),
+        ),
+    ],
+)
+def test_names_of_tables_are_completed_wherever_a_table_is_named(command: tuple[str, ...]) -> None:
+    """A name that a shell would read as more than a name is never put on its line."""
+    assert completed_with(session_there, *command, "db.") == ["db.event-log", "db.events"]
+    assert completed_with(session_there, *command, "д") == ["другой.стол"]
+
+
+def test_no_name_of_a_table_is_offered_for_a_branch() -> None:
+    assert completed_with(session_there, "branch", "create", "db.events", "db.") == []
+
+
+@pytest.mark.parametrize("session", [session_away, session_hangs])
+def test_nothing_is_completed_or_said_while_zookeeper_is_away(session: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    began = time.monotonic()
+    assert completed_with(session, "table", "show", "") == []
+    assert time.monotonic() - began < 10 * ANSWER_S
+    assert capfd.readouterr() == ("", "")
