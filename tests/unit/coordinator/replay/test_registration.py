@@ -17,6 +17,7 @@ from firn.model.operations.refs import CreateTag
 from firn.model.outcome import Committed, Rejected
 from firn.storage.file_system_tables import FileSystemTables
 from firn.storage.manifest_lists import decode_manifest_list, encode_manifest_list
+from firn.storage.metadata_files import decompressed
 from tests.unit.coordinator.workbench import TABLE, WAREHOUSE, Workbench, append, content_file, create, delete, new_id
 
 LOCATION = f"{WAREHOUSE}/db/events"
@@ -44,7 +45,9 @@ class Foreign:
             await bench.commit(append(data_files=(changed(content_file(name), partition=(2,)),)))
         location = (await bench.commit(delete("a"))).metadata_location
         assert location is not None
-        self.document = json.loads(bench.files.read(location, bytes_max=10**8))
+        self.document = json.loads(
+            decompressed(bench.files.read(location, bytes_max=10**8), location=location, bytes_max=10**8)
+        )
         await bench.commit(DropTable(intent_id=new_id(), table=TABLE))
 
     async def register(self, edit: Edit = lambda _: None) -> Committed | Rejected:
@@ -181,7 +184,9 @@ async def test_a_column_that_files_have_and_no_schema_is_not_given_again() -> No
         file = changed(content_file("a"), value_counts=CountMap((1, 2, 3), (10, 10, 10)))
         location = (await bench.commit(append(data_files=(file,)))).metadata_location
         assert location is not None
-        foreign.document = json.loads(bench.files.read(location, bytes_max=10**8))
+        foreign.document = json.loads(
+            decompressed(bench.files.read(location, bytes_max=10**8), location=location, bytes_max=10**8)
+        )
         await bench.commit(DropTable(intent_id=new_id(), table=TABLE))
         outcome = await foreign.register(older_column)
     assert isinstance(outcome, Rejected)
