@@ -239,7 +239,7 @@ class Metrics:
         )
         self.redis_persisting = Gauge(
             "firn_redis_persisting",
-            "1 while Redis's last write to disk came off, by file; append-only is 0 when there is no such file, too.",
+            "1 while Redis's last write to disk succeeded, by file; append-only is also 0 when there is no such file.",
             ("file",), registry=self.registry,
         )  # fmt: skip
         self.warehouse_free_bytes, self.warehouse_size_bytes = (

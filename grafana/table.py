@@ -59,7 +59,7 @@ def table() -> Dashboard:
                         Query(quantile(0.95, "firn_lock_wait_seconds"), "waited for"),
                         Query(quantile(0.95, "firn_lock_hold_seconds"), "held"),
                         unit="s",
-                        about="Held for long is well while nobody waits: it is kept between batches.",
+                        about="A lock held for long is no fault while nobody waits: it is kept between batches.",
                     ),
                 ),
             ),

@@ -8,7 +8,7 @@ import msgspec
 
 Hint = Literal["retry", "replan", "narrow-filter", "fix"]
 """What the writer can do: ask for the same again (a rejection is final: under a new intent id), read the table and plan
-again, ask for less, or mend the intent."""
+again, ask for less, or correct the intent."""
 
 OUR_MISTAKES: Final = frozenset({"poison", "internal-error"})
 """Rules that refuse an intent because of a fault in firn. Its payload is kept as a dead letter for the report."""

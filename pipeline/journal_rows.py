@@ -102,7 +102,7 @@ COLUMNS: Final = (
     JournalColumn("conflicting_snapshot_id", "long", "in which snapshot", _of_rejection("conflicting_snapshot_id")),
     JournalColumn("files_count", "long", "how many files the conflict is about", _of_rejection("files_count")),
     JournalColumn("batch", "string", "the swap", _of_batch("batch"), required=True),
-    JournalColumn("swap_attempts", "int", "how often the swap was tried, the one that came off included",
+    JournalColumn("swap_attempts", "int", "how often the swap was tried, the successful one included",
                   lambda d: d.attempts, required=True),
     JournalColumn("transaction", "string", "the transaction that the swap was", _of_batch("transaction")),
     JournalColumn("daemon", "string", "who decided", _of_batch("daemon"), required=True),

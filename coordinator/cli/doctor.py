@@ -165,7 +165,7 @@ async def _redis(reach: Reach) -> list[Finding]:
             for warning in warnings
         ]
         if not warnings:
-            found = "its settings are as wanted, or hidden by who runs it"
+            found = "its settings keep what it accepts, as far as it shows them"
             findings.append(Finding(check="Redis, durability", state="good", found=found))
         vitals = await streams.vitals()
         findings += _memory(vitals)

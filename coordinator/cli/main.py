@@ -42,7 +42,7 @@ COMMANDS: Final = {
     "file": LazyCommand(f"{_HERE}.file", "file", "Data files: append, delete, overwrite, replace, stage."),
     "submit": LazyCommand(f"{_HERE}.submit", "submit", "Submit intents and wait for their outcomes."),
     "explain": LazyCommand(f"{_HERE}.explain", "explain", "The whole story of an intent, or of a snapshot."),
-    "begin": LazyCommand(f"{_HERE}.reservations", "begin", "Reserve files, partitions or rows: others are told."),
+    "begin": LazyCommand(f"{_HERE}.reservations", "begin", "Reserve files, partitions or rows, so that others see it."),
     "renew": LazyCommand(f"{_HERE}.reservations", "renew", "Renew a reservation, and hear what disturbed it."),
     "end": LazyCommand(f"{_HERE}.reservations", "end", "Give a reservation up."),
     "reservations": LazyCommand(f"{_HERE}.reservations", "reservations", "Who is at work on a table."),
