@@ -27,6 +27,11 @@ BY_NAME = {"spec-id": 0, "fields": [{"source-id": 3, "field-id": 1000, "name": "
 Edit = Callable[[dict[str, Any]], Any]
 
 
+def document_at(bench: Workbench, location: str) -> dict[str, Any]:
+    text = decompressed(bench.files.read(location, bytes_max=10**8), location=location, bytes_max=10**8)
+    return dict(json.loads(text))
+
+
 class Foreign:
     """A table with a tag on its first snapshot and two newer ones, that firn has forgotten."""
 
