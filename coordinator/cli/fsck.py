@@ -10,6 +10,7 @@ import msgspec
 
 from firn.coordinator.cli.exits import EXIT_NO, EXIT_OK
 from firn.coordinator.cli.output import Column
+from firn.coordinator.cli.progress import ProgressLine, showing_progress
 from firn.coordinator.cli.reach import Reach, reaching
 from firn.coordinator.cli.text import shown
 from firn.coordinator.fsck.finding import INVARIANTS
@@ -38,16 +39,21 @@ def fsck(reach: Reach, *, tables: tuple[str, ...], all_tables: bool, deep: bool)
     if all_tables:
         tables = tuple(p.table for p in reach.pointers() if not p.dropped)
 
-    def check(pointer: Pointer) -> Verdict:
+    def check(pointer: Pointer, progress: ProgressLine) -> Verdict:
         return check_table(
             pointer,
             files=reach.files,
             limits=reach.settings.limits,
             deep=deep,
             pointer_of=lambda table: reach.pointer(table, dropped=True),
+            progress=progress,
         )
 
-    verdicts = [check_moving_table(_reader_of(reach, table), check) for table in tables]
+    verdicts = []
+    with showing_progress(reach.output) as progress:
+        for number, table in enumerate(tables, start=1):
+            progress.within("table", number, len(tables), table)
+            verdicts.append(check_moving_table(_reader_of(reach, table), lambda pointer: check(pointer, progress)))
     if reach.output.as_json:
         reach.output.document({
             "ok": all(verdict.ok for verdict in verdicts), "tables": [_json(verdict) for verdict in verdicts],

@@ -10,6 +10,7 @@ import msgspec
 
 from firn.coordinator.cli.exits import EXIT_NO, EXIT_OK
 from firn.coordinator.cli.output import Column, complain
+from firn.coordinator.cli.progress import showing_progress
 from firn.coordinator.cli.reach import Reach, reaching
 from firn.coordinator.cli.text import one_line, shown
 from firn.coordinator.operations.table_health import EVENTS_MAX
@@ -96,15 +97,18 @@ def recover(
     storage = Storage(reach.files, limits=reach.settings.limits)
     places = (*dict.fromkeys((*reach.settings.allowed_locations, *locations)),)
     complain(f"firn: looking for journals below {', '.join(map(shown, places))}")
-    journals = storage.journals(places)
+    with showing_progress(reach.output) as progress:
+        journals = storage.journals(places, progress=progress)
     complain(f"firn: {plural(len(journals.by_key), 'journal segment')} of {plural(len(journals.by_name), 'name')}")
     if uuid is not None:
         journals = of_uuid(journals, tables[0], uuid)
     known = {name: pointer for name, pointer in pointers.items() if pointer is not None}
-    found = survey(
-        storage, journals, existing=pointers.keys(), witness=reach.run(_witness(reach, journals)),
-        pointers={} if missing_only else known,
-    )  # fmt: skip
+    witness = reach.run(_witness(reach, journals))
+    with showing_progress(reach.output) as progress:
+        found = survey(
+            storage, journals, existing=pointers.keys(), witness=witness, pointers={} if missing_only else known,
+            progress=progress,
+        )  # fmt: skip
     if tables:
         found = msgspec.structs.replace(found, tables=tuple(one for one in found.tables if one.table in tables))
         missing = sorted({*tables} - {one.table for one in found.tables})

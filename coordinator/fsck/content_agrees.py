@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from firn.coordinator.fsck.contents import READS_AT_ONCE, Contents, FileFact, Listed
+from firn.coordinator.fsck.contents import Contents, FileFact, Listed, read_at_once
 from firn.coordinator.fsck.finding import Finding
 from firn.model.amounts import plural
 from firn.model.deletion_vector import from_blob
@@ -14,6 +13,7 @@ from firn.model.errors import CorruptFile, InvalidInput, NotFound
 from firn.model.history import SUMMARY_INTENTS
 from firn.model.manifest import Status
 from firn.model.metadata import TableMetadata
+from firn.model.progress import Progress, unseen
 from firn.model.snapshot import Snapshot
 from firn.storage.files import FileStore
 from firn.storage.manifest_lists import total_mismatches
@@ -90,13 +90,14 @@ def _summary_adds_up(snapshot: Snapshot, listed: Sequence[Listed]) -> Iterator[F
             yield _finding(where, f"{key} is {summary.get(key, '0')} in the summary, {count} in the manifests")
 
 
-def files_agree(contents: Contents, sizes: Mapping[str, int | str | None], files: FileStore) -> Iterator[Finding]:
+def files_agree(
+    contents: Contents, sizes: Mapping[str, int | str | None], files: FileStore, *, progress: Progress = unseen
+) -> Iterator[Finding]:
     """Breaches inside files: rows of Parquet files, checksum and count of deletion vectors. Reads every footer."""
     whole = [fact for path, fact in contents.live_files().items() if sizes.get(path) == fact.size]
-    with ThreadPoolExecutor(READS_AT_ONCE) as pool:
-        for finding in pool.map(lambda fact: _inside(fact, files), whole):
-            if finding is not None:
-                yield finding
+    for finding in read_at_once(lambda fact: _inside(fact, files), whole, "file's footer", progress=progress):
+        if finding is not None:
+            yield finding
 
 
 def _inside(fact: FileFact, files: FileStore) -> Finding | None:

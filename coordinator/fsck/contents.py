@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -17,10 +17,14 @@ from firn.model.manifest import ManifestEntry, ManifestFile, Status
 from firn.model.metadata import TableMetadata
 from firn.model.metric_faults import Fault, bound_types, metric_faults
 from firn.model.partitioning import impossible_values
+from firn.model.progress import Progress, counted, unseen
 from firn.model.snapshot import Snapshot
 from firn.storage.files import FileStore
 from firn.storage.manifest_lists import decode_manifest_list
 from firn.storage.manifests import decode_manifest, manifest_file_of_v1
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 READS_AT_ONCE: Final = 16
 
@@ -79,10 +83,13 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
         return len({one.manifest.manifest_path for listed in self.snapshots.values() for one in listed})
 
 
-def read_contents(metadata: TableMetadata, files: FileStore, *, limits: Limits) -> Contents:
+def read_contents(
+    metadata: TableMetadata, files: FileStore, *, limits: Limits, progress: Progress = unseen
+) -> Contents:
     """Read every manifest list and every manifest of every snapshot once. Raises Unavailable."""
     reading = _Reading(metadata, files, limits=limits)
-    for snapshot in metadata.snapshots:
+    snapshots = metadata.snapshots
+    for snapshot in counted(snapshots, "snapshot", total=len(snapshots), progress=progress):
         reading.read(snapshot)
     return Contents(snapshots=reading.snapshots, findings=tuple(reading.findings))
 
@@ -187,7 +194,9 @@ class _Reading:
         self.findings.append(Finding(invariant="content-agrees", where=where, message=message))
 
 
-def file_sizes(files: FileStore, paths: Iterable[str]) -> Mapping[str, int | str | None]:
+def file_sizes(
+    files: FileStore, paths: Iterable[str], *, progress: Progress = unseen
+) -> Mapping[str, int | str | None]:
     """Size in bytes of each file; None when it is gone, a text when it is no file that could be read."""
 
     def look(path: str) -> tuple[str, int | str | None]:
@@ -198,5 +207,14 @@ def file_sizes(files: FileStore, paths: Iterable[str]) -> Mapping[str, int | str
         except (CorruptFile, InvalidInput) as error:
             return path, str(error)
 
-    with ThreadPoolExecutor(READS_AT_ONCE) as pool:
-        return dict(pool.map(look, paths))
+    listed = list(paths)
+    return dict(read_at_once(look, listed, "file", progress=progress))
+
+
+def read_at_once(read: Callable[[T], R], items: Sequence[T], what: str, *, progress: Progress) -> Iterator[R]:
+    """Yield what `read` makes of each item, in order, several at once. An interruption ends it."""
+    pool = ThreadPoolExecutor(READS_AT_ONCE, thread_name_prefix="fsck")
+    try:
+        yield from counted(pool.map(read, items), what, total=len(items), progress=progress)
+    finally:
+        pool.shutdown(cancel_futures=True)

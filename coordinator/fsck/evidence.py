@@ -6,7 +6,7 @@ the memory of a few.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -15,8 +15,9 @@ from firn.coordinator.tables.table_reader import TableReader
 from firn.model.errors import CorruptFile, InvalidInput, NotFound
 from firn.model.journal import Segment
 from firn.model.metadata import TableMetadata
+from firn.model.progress import Progress, counted, unseen
 from firn.model.snapshot import Snapshot
-from firn.storage.journal import JournalFiles
+from firn.storage.journal import JournalFiles, sequence_of
 from firn.storage.pointers import Pointer
 
 
@@ -57,13 +58,13 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...]
 
 
-def gather(pointer: Pointer, *, reader: TableReader, journal: JournalFiles) -> Evidence:
+def gather(pointer: Pointer, *, reader: TableReader, journal: JournalFiles, progress: Progress = unseen) -> Evidence:
     """Read the history of a table, of a view only its journal.
 
     Raises Unavailable; all else that is wrong becomes a finding.
     """
     findings: list[Finding] = []
-    segments, complete = _segments(pointer, journal, findings)
+    segments, complete = _segments(pointer, journal, findings, progress)
     if pointer.kind == "view":
         return Evidence(
             pointer=pointer, segments=tuple(segments), journal_complete=complete, versions=(), current=None,
@@ -72,7 +73,8 @@ def gather(pointer: Pointer, *, reader: TableReader, journal: JournalFiles) -> E
     current = None if pointer.dropped else _read(reader, pointer.metadata_location, findings)
     logged = () if current is None else tuple(entry.metadata_file for entry in current.metadata_log)
     moves = _moves(pointer, segments, logged)
-    versions = tuple(_versions(moves, reader, needed={*logged, pointer.metadata_location}, findings=findings))
+    each = counted(moves, "version", total=len(moves), progress=progress)
+    versions = tuple(_versions(each, reader, needed={*logged, pointer.metadata_location}, findings=findings))
     return Evidence(
         pointer=pointer,
         segments=tuple(segments),
@@ -83,15 +85,19 @@ def gather(pointer: Pointer, *, reader: TableReader, journal: JournalFiles) -> E
     )
 
 
-def _segments(pointer: Pointer, journal: JournalFiles, findings: list[Finding]) -> tuple[list[Segment], bool]:
+def _segments(
+    pointer: Pointer, journal: JournalFiles, findings: list[Finding], progress: Progress
+) -> tuple[list[Segment], bool]:
     found: list[Segment] = []
     seen: set[str] = set()
     location = pointer.journal_head
+    newest = -1 if location is None else sequence_of(location)
     while location is not None:
         if location in seen:
             findings.append(Finding(invariant="linear-history", where=location, message="the journal runs in a circle"))
             return found[::-1], False
         seen.add(location)
+        progress("journal segment", len(seen), newest if newest > 0 else None)
         try:
             segment = journal.read(location)
         except NotFound:
@@ -124,7 +130,7 @@ def _moves(pointer: Pointer, segments: Sequence[Segment], logged: Sequence[str])
 
 
 def _versions(
-    moves: Sequence[tuple[str | None, str]], reader: TableReader, *, needed: set[str], findings: list[Finding]
+    moves: Iterable[tuple[str | None, str]], reader: TableReader, *, needed: set[str], findings: list[Finding]
 ) -> Iterator[Version]:
     """The versions that can be read; of those in `needed` it is a breach when one cannot."""
     before: tuple[str, TableMetadata] | None = None

@@ -20,6 +20,7 @@ from firn.coordinator.fsck.sound_entries import puffin_files, sound_entries
 from firn.coordinator.fsck.view_history import ViewHistory
 from firn.coordinator.tables.table_reader import TableReader
 from firn.model.limits import Limits
+from firn.model.progress import Progress, unseen
 from firn.storage.files import FileStore
 from firn.storage.journal import JournalFiles
 from firn.storage.pointers import Pointer
@@ -57,23 +58,25 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
 
 
 def check_table(
-    pointer: Pointer, *, files: FileStore, limits: Limits, deep: bool = False, pointer_of: PointerOf | None = None
-) -> Verdict:
+    pointer: Pointer, *, files: FileStore, limits: Limits, deep: bool = False, pointer_of: PointerOf | None = None,
+    progress: Progress = unseen,
+) -> Verdict:  # fmt: skip
     """Check everything that can be checked of a table or view from what is stored; `deep` opens data files, too.
 
     With `pointer_of` (pointers of other tables, by name) its transactions are looked for in the others' journals.
+    `progress` is told of each segment, version, snapshot and file as it is read.
     A dropped table's journal is checked, and not its files, which may be gone for good reasons. Blocking. Raises
     Unavailable when a store does not answer.
     """
     reader = TableReader(files, limits=limits)
     journal = JournalFiles(files, bytes_max=limits.journal_bytes_max)
-    evidence = gather(pointer, reader=reader, journal=journal)
+    evidence = gather(pointer, reader=reader, journal=journal, progress=progress)
     current = evidence.current
     contents = Contents(snapshots={}, findings=())
     findings = [*evidence.findings]
     if current is not None:
-        contents = read_contents(current, files, limits=limits)
-        sizes = file_sizes(files, reachable_files(current, contents))
+        contents = read_contents(current, files, limits=limits, progress=progress)
+        sizes = file_sizes(files, reachable_files(current, contents), progress=progress)
         findings += contents.findings
         findings += content_agrees(current, contents, sizes)
         findings += nothing_missing(current, contents, sizes)
@@ -81,7 +84,7 @@ def check_table(
         findings += sound_entries(current, contents, at=pointer.metadata_location)
         findings += puffin_files(current, contents, sizes, files)
         if deep:
-            findings += files_agree(contents, sizes, files)
+            findings += files_agree(contents, sizes, files, progress=progress)
     view = ViewHistory(pointer, evidence.segments, reader=reader)
     findings += view.findings
     findings += linear_history(evidence)

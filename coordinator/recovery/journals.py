@@ -13,6 +13,7 @@ import msgspec
 
 from firn.model.errors import CorruptFile, InvalidInput, NotFound
 from firn.model.journal import Batch, Segment
+from firn.model.progress import Progress, counted, unseen
 from firn.storage.files import FileStore
 from firn.storage.journal import JournalFiles, both_locations, home_of, segment_key
 from firn.storage.locations import is_within
@@ -65,7 +66,7 @@ def find_segments(files: FileStore, places: Iterable[str]) -> Iterator[str]:
                 yield info.location
 
 
-def read_journals(locations: Sequence[str], journal: JournalFiles) -> Journals:
+def read_journals(locations: Sequence[str], journal: JournalFiles, *, progress: Progress = unseen) -> Journals:
     """Read segments, each once. Raises Unavailable.
 
     Of a segment that is in both folders the old location counts, because it was written there and is named so.
@@ -77,8 +78,11 @@ def read_journals(locations: Sequence[str], journal: JournalFiles) -> Journals:
     by_key: dict[str, Link] = {}
     torn: dict[str, str] = {}
     copies: list[str] = []
-    with ThreadPoolExecutor(READS_AT_ONCE, thread_name_prefix="recover") as pool:
-        for location, found in zip(places, pool.map(lambda one: _link(journal, one), places), strict=True):
+    pool = ThreadPoolExecutor(READS_AT_ONCE, thread_name_prefix="recover")
+    try:
+        links = pool.map(lambda one: _link(journal, one), places)
+        read = counted(links, "journal segment", total=len(places), progress=progress)
+        for location, found in zip(places, read, strict=True):
             if isinstance(found, str):
                 torn[location] = found
             elif found is None:
@@ -86,6 +90,8 @@ def read_journals(locations: Sequence[str], journal: JournalFiles) -> Journals:
             else:
                 by_name.setdefault(found.batch.table, []).append(found)
                 by_key[found.key] = found
+    finally:
+        pool.shutdown(cancel_futures=True)  # after an interruption the others are not read
     return Journals(by_name=dict(sorted(by_name.items())), by_key=by_key, torn=torn, copies=tuple(copies))
 
 

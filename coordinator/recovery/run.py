@@ -15,6 +15,7 @@ from firn.coordinator.tables.table_reader import TableReader
 from firn.model.amounts import plural
 from firn.model.errors import AlreadyExists, CorruptFile, InvalidInput, NotFound, Unavailable
 from firn.model.limits import Limits
+from firn.model.progress import Progress, counted, unseen
 from firn.storage.files import FileStore
 from firn.storage.intent_streams import TablePlace
 from firn.storage.journal import JournalFiles, is_same_segment, sequence_of
@@ -63,9 +64,10 @@ class Storage:
             files, reader=TableReader(files, limits=limits), metadata_bytes_max=limits.metadata_bytes_max
         )
 
-    def journals(self, places: Iterable[str]) -> Journals:
+    def journals(self, places: Iterable[str], *, progress: Progress = unseen) -> Journals:
         """All journals below these places; blocking. Raises Unavailable."""
-        return read_journals(sorted(find_segments(self.files, places)), self.journal)
+        found = counted(find_segments(self.files, places), "journal segment", total=None, progress=progress)
+        return read_journals(sorted(found), self.journal, progress=progress)
 
 
 def survey(
@@ -75,6 +77,7 @@ def survey(
     existing: Collection[str],
     witness: Witness,
     pointers: Mapping[str, Pointer] | None = None,
+    progress: Progress = unseen,
 ) -> Survey:
     """Decide for every name. Blocking. Raises Unavailable.
 
@@ -82,7 +85,7 @@ def survey(
     """
     heads = Heads(journals, journal=storage.journal, contents=storage.contents, witness=witness)
     known, found = pointers or {}, []
-    for name in journals.by_name:
+    for name in counted(journals.by_name, "table", total=len(journals.by_name), progress=progress):
         if name not in existing:
             found.append(_found(name, heads, storage, journals))
         elif name in known:

@@ -5,7 +5,7 @@ Spark is started only for what reads rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Any, Final
 
@@ -14,6 +14,7 @@ import click
 from firn.coordinator.cli.exits import EXIT_NO, EXIT_OK, EXIT_UNAVAILABLE, exit_code_of, worst_of
 from firn.coordinator.cli.family import Family
 from firn.coordinator.cli.output import Column, complain
+from firn.coordinator.cli.progress import ProgressLine, showing_progress
 from firn.coordinator.cli.reach import Reach, reaching
 from firn.coordinator.cli.text import one_line, shown, span_of, time_of
 from firn.coordinator.cli.times import Span
@@ -32,7 +33,7 @@ from firn.pipeline.dropped_tables import (
     dropped_names,
     sweep_dropped,
 )
-from firn.pipeline.maintenance_plan import NEEDS_SPARK, MaintenancePlan
+from firn.pipeline.maintenance_plan import NEEDS_SPARK, Action, MaintenancePlan
 from firn.pipeline.maintenance_run import LAG_S_MAX, Status, TableRun, maintain, plan_table
 from firn.pipeline.upkeep import Upkeep
 from firn.storage.journal import JOURNAL_FOLDER
@@ -79,7 +80,9 @@ def plan(reach: Reach, *, tables: tuple[str, ...], every: bool) -> int:
     Exits with 1 when a table could not be read, with 3 when a server does not answer.
     """
     upkeep = _upkeep(reach)
-    plans, failed = _each(_names(upkeep, tables, every=every), lambda table: plan_table(upkeep, table))
+    names = _names(upkeep, tables, every=every)
+    with showing_progress(reach.output) as progress:
+        plans, failed = _each(names, lambda table: plan_table(upkeep, table), progress)
     if reach.output.as_json:
         reach.output.document({"plans": plans, "failed": _told(failed)})
     for one in plans:
@@ -130,14 +133,22 @@ def run(  # noqa: PLR0913 - its options
     upkeep = _upkeep(reach)
     reach.require_redis()
     with ExitStack() as stack:
+        progress = stack.enter_context(showing_progress(reach.output))
         spark = NoSpark() if no_spark else LateSpark(reach, stack, master=master, settings=settings)
+
+        def begun(action: Action) -> None:
+            if action in NEEDS_SPARK:
+                progress.stand_aside(f"{action} with Spark")
+            else:
+                progress.action(action)
 
         def one(table: str) -> TableRun:
             return maintain(
-                upkeep, table, spark=spark, lag_s_max=lag_s_max, leave_out=NEEDS_SPARK if no_spark else frozenset()
-            )
+                upkeep, table, spark=spark, lag_s_max=lag_s_max, leave_out=NEEDS_SPARK if no_spark else frozenset(),
+                progress=begun,
+            )  # fmt: skip
 
-        runs, failed = _each(_names(upkeep, tables, every=every), one)
+        runs, failed = _each(_names(upkeep, tables, every=every), one, progress)
     swept = sweep_dropped(upkeep, delays=delays) if every else ()
     if reach.output.as_json:
         reach.output.document({"tables": runs, "dropped": swept, "failed": _told(failed)})
@@ -262,10 +273,13 @@ def _names(upkeep: Upkeep, tables: tuple[str, ...], *, every: bool) -> list[str]
     return [one.table for one in upkeep.tables() if one.kind == "table"] if every else list(dict.fromkeys(tables))
 
 
-def _each(names: Iterable[str], work: Callable[[str], Any]) -> tuple[list[Any], dict[str, FirnError]]:
+def _each(
+    names: Sequence[str], work: Callable[[str], Any], progress: ProgressLine
+) -> tuple[list[Any], dict[str, FirnError]]:
     """What comes of each table; one that cannot be read never stops another."""
     found, failed = [], dict[str, FirnError]()
-    for name in names:
+    for number, name in enumerate(names, start=1):
+        progress.within("table", number, len(names), name)
         try:
             found.append(work(name))
         except FirnError as error:

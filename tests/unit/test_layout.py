@@ -39,6 +39,7 @@ IMPORT_WHEN_NEEDED = {
     "coordinator/cli/foretell.py",
     "coordinator/cli/lazy_group.py",
     "coordinator/cli/output.py",
+    "coordinator/cli/progress.py",
     "coordinator/cli/table_names.py",
     "coordinator/client/__init__.py",
     "coordinator/client/async_client.py",
