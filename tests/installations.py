@@ -112,25 +112,26 @@ def build_in(source: Path, target: Path, **environment: str) -> None:
 
 
 class Installation:
-    """A virtual environment with firn's wheel, the packages of some extras, and others `beside` them.
+    """A virtual environment with firn's wheel (none: without firn), what some extras need, and packages `beside` them.
 
     They are those that are installed here, or, if told so, what a package index has.
     """
 
     def __init__(
-        self, folder: Path, wheel: Path, extras: Sequence[str] = (), *, beside: Sequence[str] = (),
+        self, folder: Path, wheel: Path | None, extras: Sequence[str] = (), *, beside: Sequence[str] = (),
         from_index: bool = False,
     ) -> None:  # fmt: skip
         venv.create(folder, with_pip=False, symlinks=True)
         self.bin = folder / "bin"
         (self.site,) = folder.glob("lib/python*/site-packages")
+        firn = [] if wheel is None else [f"firn[{','.join(extras)}] @ {wheel.as_uri()}"]
         if from_index:
-            own = f"firn[{','.join(extras)}] @ {wheel.as_uri()}" if extras else str(wheel)
-            self._install(own, *beside, timeout_s=INDEX_S)
+            self._install(*firn, *beside, timeout_s=INDEX_S)
             return
-        for name in sorted(needed_by(wheel, extras) | set(beside)):
+        for name in sorted(needed_by([*firn, *beside], wheel=wheel)):
             link_distribution(distribution(name), self.site)
-        self._install("--no-index", "--no-deps", "--no-compile", str(wheel), timeout_s=BUILD_S)
+        if firn:
+            self._install("--no-index", "--no-deps", "--no-compile", *firn, timeout_s=BUILD_S)
 
     def _install(self, *arguments: str, timeout_s: float) -> None:
         done = subprocess.run(
@@ -146,6 +147,11 @@ class Installation:
         return kept | {"PATH": os.pathsep.join([str(self.bin), kept["PATH"]]), "COLUMNS": "200"}
 
     @property
+    def packages(self) -> int:
+        """How many packages it has, firn among them."""
+        return len(list(self.site.glob("*.dist-info")))
+
+    @property
     def size_bytes(self) -> int:
         """What all files take, firn's with them."""
         return sum(path.stat().st_size for path in self.site.rglob("*") if path.is_file())
@@ -158,19 +164,21 @@ class Installation:
         )  # fmt: skip
 
 
-def needed_by(wheel: Path, extras: Sequence[str]) -> set[str]:
-    """Return the distributions that a wheel's metadata asks for with these extras, and what those ask for in turn."""
+def needed_by(wanted: Sequence[str], *, wheel: Path | None) -> set[str]:
+    """Return the distributions that requirements name, and what those ask for in turn, but for firn's own `wheel`."""
     found: set[str] = set()
-    todo = [Requirement(f"firn[{','.join(extras)}]")]
+    todo = [Requirement(one) for one in wanted]
     seen = set()
     for requirement in todo:
         if str(requirement) in seen:
             continue
         seen.add(str(requirement))
-        own = requirement.name == "firn"
-        if not own:
+        if requirement.name == "firn":
+            assert wheel is not None, f"{requirement} needs a wheel"
+            about = metadata_of(wheel)
+        else:
             found.add(requirement.name)
-        about = metadata_of(wheel) if own else installed(requirement.name)
+            about = installed(requirement.name)
         todo += [one for extra in ("", *requirement.extras) for one in requirements(about, extra)]
     return found
 

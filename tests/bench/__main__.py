@@ -20,6 +20,7 @@ from tests.bench.floors import floors
 from tests.bench.folder import wait_for_inodes
 from tests.bench.foreign_commit import foreign_commit
 from tests.bench.ids_ahead import ids_ahead
+from tests.bench.install import install
 from tests.bench.java_writers import writers_16_java
 from tests.bench.many_tables import memory_1000_tables, tables_64
 from tests.bench.many_writers import writers_16
@@ -61,6 +62,7 @@ ROWS: dict[str, Callable[[Options], list[Measurement]]] = {
     "takeover": takeover,
     "writers-64-restarted": writers_64_restarted,
     "floors": floors,
+    "install": install,
     "soak": soak,
     "spark-write-10m": spark_write,
     "spark-write-partitioned": spark_write_partitioned,
