@@ -10,7 +10,10 @@ from typing import Any
 import pytest
 
 from tests.acceptance.reader import Reader, like
-from tests.documents import ROOT, SPARK, page, pages
+from tests.documents import DOCS, ROOT, SPARK, page, pages
+
+FROM_THE_WHEEL = {DOCS / "start.md"}
+"""Run in `test_installed.py` with what is installed of a wheel."""
 
 
 @pytest.fixture
@@ -27,7 +30,7 @@ def pages_with_commands() -> list[Any]:
     return [
         pytest.param(path, id=str(path.relative_to(ROOT)))
         for path in pages()
-        if path not in SPARK and any(block.is_run for block in page(path).blocks)
+        if path not in SPARK | FROM_THE_WHEEL and any(block.is_run for block in page(path).blocks)
     ]
 
 

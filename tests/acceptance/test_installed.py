@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import time
 import tomllib
 import zipfile
 from collections.abc import Callable, Iterator
@@ -18,6 +19,8 @@ import pytest
 from packaging.metadata import Metadata
 from readme_renderer import markdown
 
+from firn.coordinator.embedded.process import GuardedProcess
+from firn.coordinator.embedded.server import free_port
 from tests.acceptance.reader import Reader
 from tests.documents import DOCS, ROOT, page
 from tests.installations import BUILT_COMMIT, PROJECT_URL, Built, Installation, described
@@ -25,6 +28,10 @@ from tests.installations import BUILT_COMMIT, PROJECT_URL, Built, Installation, 
 README = ROOT / "README.md"
 INSTALL_S = 200.0
 START = DOCS / "start.md"
+DOCKER = ROOT / "deploy" / "docker"
+DOCKERFILE = (DOCKER / "Dockerfile").read_text()
+(IMAGE_PYTHON,) = set(re.findall(r"^FROM python:(3\.\d+)-", DOCKERFILE, re.MULTILINE))
+(HEALTH_CHECK,) = re.findall(r'^ *CMD \["python", "-c", "(.*)"\]$', DOCKERFILE, re.MULTILINE)
 SUPPORTED = [
     line.rpartition(":: ")[2]
     for line in tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["classifiers"]
@@ -297,32 +304,73 @@ def starts(program: Path) -> bool:
     return subprocess.run([program, "--version"], capture_output=True, check=False).returncode == 0
 
 
+class OtherPython:
+    """An empty environment of another Python than the one here; packages are an index's, which has them for it."""
+
+    def __init__(self, version: str, folder: Path) -> None:
+        program = next((one for one in pythons(version) if starts(one)), None)
+        uv = shutil.which("uv", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
+        if program is None or uv is None:
+            pytest.skip(f"no {'uv' if program else f'Python {version}'} here")
+        self._uv = uv
+        self._folder = folder
+        self.bin = folder / "environment" / "bin"
+        subprocess.run([program, "-m", "venv", "--without-pip", self.bin.parent], check=True)
+
+    def install(self, *arguments: str) -> None:
+        done = subprocess.run(
+            [self._uv, "pip", "install", "--quiet", "--python", str(self.bin / "python"), *arguments],
+            capture_output=True, text=True, timeout=INSTALL_S, check=False,
+        )  # fmt: skip
+        if done.returncode and "client error" in done.stderr:
+            pytest.skip(f"no package index: {done.stderr[-300:]}")
+        assert done.returncode == 0, done.stderr
+
+    def says(self, program: str, **settings: str) -> str:
+        done = subprocess.run(
+            [self.bin / "python", "-c", program], cwd=self._folder, env=os.environ | settings,
+            capture_output=True, text=True, timeout=90, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+
 @pytest.mark.parametrize("version", SUPPORTED)
 def test_the_wheel_works_on_every_python(version: str, built: Built, tmp_path: Path) -> None:
-    """With packages from an index: what is installed here is for this Python."""
     if version == f"{sys.version_info.major}.{sys.version_info.minor}":
         pytest.skip("the others of these tests are of this Python")
-    program = next((one for one in pythons(version) if starts(one)), None)
-    uv = shutil.which("uv", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
-    if program is None or uv is None:
-        pytest.skip(f"no {'uv' if program else f'Python {version}'} here")
-    folder = tmp_path / "environment"
-    subprocess.run([program, "-m", "venv", "--without-pip", folder], check=True)
-    python = str(folder / "bin" / "python")
-    done = subprocess.run(
-        [uv, "pip", "install", "--quiet", "--python", python, f"firn[server] @ {built.wheel.as_uri()}"],
-        capture_output=True, text=True, timeout=INSTALL_S, check=False,
-    )  # fmt: skip
-    if done.returncode and "client error" in done.stderr:
-        pytest.skip(f"no package index: {done.stderr[-300:]}")
-    assert done.returncode == 0, done.stderr
-    said = subprocess.run(
-        [folder / "bin/python", "-c", EVERY_COMMAND],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert said.returncode == 0, said.stderr
-    assert {line.partition(":")[0] for line in said.stdout.splitlines()} == {"demo", "maintain", "report", "spark"}
+    if version == IMAGE_PYTHON:
+        pytest.skip("the image's Python: the next test")
+    other = OtherPython(version, tmp_path)
+    other.install(f"firn[server] @ {built.wheel.as_uri()}")
+    named = {line.partition(":")[0] for line in other.says(EVERY_COMMAND).splitlines()}
+    assert named == {"demo", "maintain", "report", "spark"}
+
+
+def test_the_image_s_lock_serves_and_commits(built: Built, reader: Reader, tmp_path: Path) -> None:
+    """As the Dockerfile does it, with the image's Python: the lock with its hashes, then firn and nothing else."""
+    other = OtherPython(IMAGE_PYTHON, tmp_path)
+    other.install("--require-hashes", "--requirement", str(DOCKER / "requirements.lock"))
+    other.install("--no-deps", str(built.wheel))
+    assert {line.partition(":")[0] for line in other.says(EVERY_COMMAND).splitlines()} == {"demo", "spark"}
+    at = json.loads((reader.folder / "data" / "endpoints.json").read_text())
+    settings = {
+        "FIRN_REDIS_URL": at["redis-url"].removesuffix("/0") + "/1",  # not the reader's daemon's
+        "FIRN_ZOOKEEPER": at["zookeeper-hosts"], "FIRN_ZOOKEEPER_ROOT": "/image",
+        "FIRN_WAREHOUSE": str(tmp_path / "warehouse"), "FIRN_HTTP_PORT": str(port := free_port()),
+    }  # fmt: skip
+    (tmp_path / "warehouse").mkdir()
+    with (tmp_path / "daemon.log").open("wb") as log:
+        daemon = GuardedProcess(
+            [str(other.bin / "firn"), "serve"], folder=tmp_path, log=log, environment=os.environ | settings
+        )
+    try:
+        check = HEALTH_CHECK.replace(":8080/", f":{port}/")
+        ends_at = time.monotonic() + INSTALL_S
+        while subprocess.run([other.bin / "python", "-c", check], capture_output=True, check=False).returncode:
+            assert daemon.running, (tmp_path / "daemon.log").read_text()
+            assert time.monotonic() < ends_at, (tmp_path / "daemon.log").read_text()
+        assert other.says(POSITION_DELETES, **settings).split() == ["committed", "committed", "row-conflict"]
+    finally:
+        daemon.terminate(grace_seconds=30)
+    assert daemon.exit_code == 0, (tmp_path / "daemon.log").read_text()
