@@ -39,12 +39,12 @@ class Compacted(msgspec.Struct, frozen=True, kw_only=True):
     """What became of it: the age of its base in seconds, and how many snapshots the table has had since."""
 
     status: str
-    base_snapshot_id: int
-    base_age_s: float
-    snapshots_since: int
-    base_expired: bool
-    removed: int
-    added: int
+    base_snapshot_id: int = 0
+    base_age_s: float = 0.0
+    snapshots_since: int = 0
+    base_expired: bool = False
+    removed: int = 0
+    added: int = 0
     rule: str = ""
     message: str = ""
     disturbed: int = 0

@@ -24,7 +24,17 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from firn import Client, Committed, ContentFile, Rejected, TableView, Ticket, arrow_schema, data_files_from_parquet
+from firn import (
+    Client,
+    Committed,
+    ContentFile,
+    FirnError,
+    Rejected,
+    TableView,
+    Ticket,
+    arrow_schema,
+    data_files_from_parquet,
+)
 
 ORDERS: Final = "shop.orders"
 CLICKS: Final = "shop.clicks"
@@ -283,6 +293,16 @@ def change_schema(writer: Writer) -> None:
         writer.load.asks(writer.name, "update-schema", table, more.submit)
 
 
+def patiently(job: Callable[[Writer], None], writer: Writer) -> None:
+    """Do a job; go on with it when a server does not answer a question. Intents are the client's business."""
+    while True:
+        try:
+            return job(writer)
+        except FirnError as error:
+            print(f"{writer.name}: {error}", file=sys.stderr, flush=True)
+            time.sleep(1)
+
+
 def main() -> int:
     """Run all jobs until they are to end; 1 when one broke off."""
     load = Load(msgspec.json.decode(sys.argv[1], type=Plan))
@@ -302,7 +322,7 @@ def main() -> int:
 
     def run(job: Callable[[Writer], None], writer: Writer) -> None:
         try:
-            job(writer)
+            patiently(job, writer)
         except Exception:  # noqa: BLE001 - the others go on, and it is reported at the end
             traceback.print_exc()
             broken.append(writer.name)
