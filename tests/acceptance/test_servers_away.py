@@ -192,7 +192,7 @@ def test_a_command_whose_server_is_away_ends_with_three(
     stack: Stack, away: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stack.daemon()
-    places = _filled(stack)
+    places = filled(stack)
     for name, value in stack.environment().items():
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(stack.folder)
@@ -216,7 +216,7 @@ def test_a_command_whose_server_is_away_ends_with_three(
 CONNECTORS: Final = Connectors(session=lambda settings: connect_session(settings, timeout_s=CONNECT_TIMEOUT_S))
 
 
-def _filled(stack: Stack) -> dict[str, Any]:
+def filled(stack: Stack) -> dict[str, Any]:
     """A table with a tag, a view, and what stands in braces in the commands."""
     stack.create_table("db.t")
     folder = stack.folder

@@ -14,6 +14,7 @@ from rich.console import Console
 
 from tests.bench.backlog import backlog_batching_peer, backlog_encoded, backlog_json
 from tests.bench.client_echo import client_echo
+from tests.bench.commands import commands
 from tests.bench.cost_growth import cost_growth
 from tests.bench.echo_ceiling import writers_64_echo
 from tests.bench.floors import floors
@@ -60,6 +61,7 @@ ROWS: dict[str, Callable[[Options], list[Measurement]]] = {
     "memory-1000-tables": memory_1000_tables,
     "stages": stages,
     "takeover": takeover,
+    "commands": commands,
     "writers-64-restarted": writers_64_restarted,
     "floors": floors,
     "install": install,
