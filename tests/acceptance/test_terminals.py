@@ -93,8 +93,7 @@ def test_no_command_crops_what_it_shows(stack: Stack) -> None:
     for columns in (80, 120):
         narrow = on_a_terminal(stack, looks, columns=columns)
         cropped = {
-            line: sorted(set(_WHOLE.findall(shown)) - set(_WHOLE.findall(narrow[line])))
-            for line, shown in wide.items()
+            line: sorted(set(_WHOLE.findall(shown)) - set(_WHOLE.findall(narrow[line]))) for line, shown in wide.items()
         }
         assert {line: ids for line, ids in cropped.items() if ids} == {}, f"at {columns} columns"
         assert [line for line in looks if "…" in narrow[line]] == [], f"at {columns} columns"
