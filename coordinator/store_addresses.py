@@ -18,7 +18,7 @@ HTTP_OPTIONS: Final = frozenset(
         *("proxy_excludes", "timeout", "user_agent"),
     }
 )
-"""Options of an object store that are about the HTTP client, whatever the store."""
+"""Options of an object store of its HTTP client, the same for every store."""
 
 STORE_TIMEOUT: Final = "30s"
 

@@ -1,6 +1,6 @@
 """Kept bases: the snapshot that a job reads stays, with its files, until the job is done.
 
-It is a reservation that claims nothing: nobody is told of it or disturbs it, and expiry waits for it. A job does not
+It is a reservation that claims nothing: it warns nobody, is never warned of, and expiry waits for it. A job does not
 depend on it. Where it cannot be made, the job goes on as it would without, and the log says so once.
 """
 

@@ -64,7 +64,7 @@ def check_table(
     """Check everything that can be checked of a table or view from what is stored; `deep` opens data files, too.
 
     With `pointer_of` (pointers of other tables, by name) its transactions are looked for in the others' journals.
-    `progress` is told of each segment, version, snapshot and file as it is read.
+    `progress` is called for each segment, version, snapshot and file as it is read.
     A dropped table's journal is checked, and not its files, which may be gone for good reasons. Blocking. Raises
     Unavailable when a store does not answer.
     """

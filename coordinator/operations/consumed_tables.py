@@ -1,4 +1,4 @@
-"""Finding the table that consumers read, whatever it is called now."""
+"""Finding the table that consumers read, also after it was renamed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ RENAMES_FOLLOWED_MAX: Final = 8
 
 
 async def pointer_of(found: TableConsumers, pointers: Pointers, *, anywhere: bool = True) -> Pointer | None:
-    """Return the pointer of the table that has these consumers, whatever it is called now; None where there is none.
+    """Return the pointer of the table that has these consumers, also after it was renamed; None where there is none.
 
     It is looked for under its last known name, under those that this one was renamed to, and, if `anywhere`, under all.
     """

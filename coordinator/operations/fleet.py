@@ -91,7 +91,7 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
 
     @property
     def redis_answers(self) -> bool:
-        """Whether Redis told of every shard; without shards nobody knows how many there are."""
+        """Whether Redis answered for every shard; without shards nobody knows how many there are."""
         return bool(self.shards) and all(shard.lag is not None for shard in self.shards)
 
     @property
@@ -106,7 +106,7 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
 
     @property
     def oldest_s(self) -> float | None:
-        """How long the oldest of them waits, as far as Redis told; None when there are none."""
+        """How long the oldest of them waits, as far as Redis answered; None when there are none."""
         return max((shard.oldest_s for shard in self.shards if shard.oldest_s is not None), default=None)
 
     @property

@@ -12,7 +12,7 @@ from firn.storage.store_faults import StoreFault
 class Notice(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     """The content of a member node. `troubles_in_all` counts those that did not fit, too.
 
-    `unmerged` says of tables why some of their manifests are not merged, which stops no commit. `stores` names what is
+    `unmerged` gives the reason why manifests of a table are not merged, which stops no commit. `stores` names what is
     wrong with Redis and ZooKeeper, as this daemon sees it. `work` is what it did in the last minute, None while it does
     not know yet.
     """
@@ -31,11 +31,14 @@ def notice_in(data: bytes) -> Notice:
     try:
         return msgspec.json.decode(data, type=Notice)
     except msgspec.MsgspecError:
-        pass
+        return _understood_of(data)
+
+
+def _understood_of(data: bytes) -> Notice:
     try:
-        told = msgspec.json.decode(data)
+        members = msgspec.json.decode(data)
     except msgspec.DecodeError:
-        told = None
-    told = told if isinstance(told, dict) else {}
-    http = told.get("http")
-    return Notice(version=str(told.get("version", "?")), http=http if isinstance(http, str) else None)
+        members = None
+    members = members if isinstance(members, dict) else {}
+    http = members.get("http")
+    return Notice(version=str(members.get("version", "?")), http=http if isinstance(http, str) else None)

@@ -1,4 +1,4 @@
-"""How much a daemon has done in the last minute, and how long that took: for whoever has no Prometheus."""
+"""How much a daemon has done in the last minute, and how long that took, where there is no Prometheus."""
 
 from __future__ import annotations
 

@@ -161,8 +161,8 @@ def line_of(event: Event) -> EventLine:
 
 def _text_of(kind: str, data: Mapping[str, Any]) -> str:
     if kind in OUTCOMES["committed"]:
-        told = f"{data.get('committed', '?')} committed"
-        return f"{told}, {data['rejected']} rejected" if data.get("rejected") else told
+        committed = f"{data.get('committed', '?')} committed"
+        return f"{committed}, {data['rejected']} rejected" if data.get("rejected") else committed
     if kind.startswith("consumer."):
         behind = data.get("behind")
         seen = f"{plural(behind, 'snapshot')} behind" if isinstance(behind, int) else "how far behind is not known"

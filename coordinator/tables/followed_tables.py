@@ -33,5 +33,5 @@ class FollowedTables:
         try:
             metadata = await asyncio.to_thread(self._reader.metadata, pointer.metadata_location)
         except (NotFound, CorruptFile, InvalidInput):
-            return pointer  # whoever reads the table finds out
+            return pointer  # the error comes up where the table is read
         return msgspec.structs.replace(pointer, journal_head=journal_head_of(pointer, metadata))

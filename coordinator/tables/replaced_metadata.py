@@ -77,7 +77,7 @@ class _Logged(msgspec.Struct, frozen=True, rename="kebab"):
 class ReplacedMetadata:
     """Metadata files of all tables that wait to be removed. All methods but `run` return at once.
 
-    `on_removed` is told how many files are gone.
+    `on_removed` is called with how many files are gone.
     """
 
     def __init__(
