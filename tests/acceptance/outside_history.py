@@ -161,10 +161,10 @@ def batches(folders: Iterable[Path]) -> dict[str, list[list[dict[str, Any]]]]:
     """By the metadata file that a journal segment made: the committed outcomes in the order of their decisions.
 
     There are several segments where attempts at one version were lost. A version of a file-system table may have
-    rejections only, so none is committed.
+    rejections only, so none is committed. Records of dropped snapshots lie in a folder beside the segments.
     """
     found: dict[str, list[list[dict[str, Any]]]] = {}
-    for path in sorted(path for folder in folders for path in folder.glob("**/*.jsonl.gz")):
+    for path in sorted(path for folder in folders for path in folder.glob("**/*journal/*.jsonl.gz")):
         records = [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
         batch = records[0]
         new = batch.get("new-metadata")
