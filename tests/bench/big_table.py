@@ -1,18 +1,20 @@
 """A large table, written as its files are: as many commits would take hours.
 
 Every file is in a manifest with all its metrics, a hundred to each, and every manifest came with a snapshot of its own.
-Of the older snapshots only what metadata says of them exists: nobody reads their manifest lists.
+The head lists them all. Older snapshots list their own manifest only, and the oldest have no list at all: nobody reads
+them, but registration looks at the newest thousand.
 """
 
 from __future__ import annotations
 
 import random
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
+from firn.coordinator.replay.registration import LISTS_READ_MAX
 from firn.model.content_file import bind_content_file
 from firn.model.datafile import DataFile
 from firn.model.manifest import ManifestEntry, ManifestFile, Status
@@ -45,16 +47,10 @@ def write_big_table(location: Path, *, files: int, properties: Mapping[str, str]
     )
     manifests = list(_manifests(metadata, location, files))
     snapshots = tuple(_snapshot(location, number) for number in range(1, len(manifests) + 1))
+    for snapshot, own in list(zip(snapshots, manifests, strict=True))[-LISTS_READ_MAX:-1]:
+        _write_list(snapshot, [own])
     head = snapshots[-1]
-    assert head.manifest_list is not None
-    listed = encode_manifest_list(
-        reversed(manifests),
-        format_version=2,
-        snapshot_id=head.snapshot_id,
-        parent_snapshot_id=head.parent_snapshot_id,
-        sequence_number=head.sequence_number,
-    )
-    Path(head.manifest_list).write_bytes(listed)
+    _write_list(head, manifests[::-1])
     grown = msgspec.structs.replace(
         metadata,
         properties={**metadata.properties, **(properties or {})},
@@ -68,6 +64,18 @@ def write_big_table(location: Path, *, files: int, properties: Mapping[str, str]
     path = location / "metadata" / "00000-big.metadata.json"
     path.write_bytes(encode_metadata(grown))
     return str(path)
+
+
+def _write_list(snapshot: Snapshot, manifests: Sequence[ManifestFile]) -> None:
+    assert snapshot.manifest_list is not None
+    listed = encode_manifest_list(
+        manifests,
+        format_version=2,
+        snapshot_id=snapshot.snapshot_id,
+        parent_snapshot_id=snapshot.parent_snapshot_id,
+        sequence_number=snapshot.sequence_number,
+    )
+    Path(snapshot.manifest_list).write_bytes(listed)
 
 
 def _manifests(metadata: TableMetadata, location: Path, files: int) -> Iterator[ManifestFile]:
