@@ -9,8 +9,11 @@ from typing import Any, Final
 
 _LIBRARY: Final = "structlog"
 
+_ERRORS: Final = frozenset({"error", "exception", "critical"})
+"""Methods of a logger whose lines are written by a program that writes only errors."""
+
 _prepare: list[Callable[[], None]] = []
-"""What configures structlog as soon as it is loaded; at most one."""
+"""What configures structlog as soon as it is loaded, in a program that writes only errors; at most one."""
 
 
 class Logger:
@@ -18,6 +21,8 @@ class Logger:
 
     def __getattr__(self, name: str) -> Any:
         is_new = _LIBRARY not in sys.modules
+        if is_new and _prepare and name not in _ERRORS:
+            return _drop
         library = importlib.import_module(_LIBRARY)
         if is_new:
             for prepare in _prepare:
@@ -30,9 +35,16 @@ def get_logger() -> Logger:
     return Logger()
 
 
-def configure_when_loaded(prepare: Callable[[], None]) -> None:
-    """Run `prepare` when structlog is loaded: at once if it is, else before the first line."""
+def log_errors_only(prepare: Callable[[], None]) -> None:
+    """Drop every line below an error without loading structlog; `prepare` has structlog do the same once it is loaded.
+
+    It runs at once if structlog is loaded, else before the first error.
+    """
     if _LIBRARY in sys.modules:
         prepare()
     else:
         _prepare[:] = [prepare]
+
+
+def _drop(*_: Any, **__: Any) -> None:
+    """Write nothing: a line below an error."""

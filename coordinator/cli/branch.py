@@ -12,7 +12,8 @@ from typing import Any, Final
 import click
 
 from firn.coordinator.cli.family import Family
-from firn.coordinator.cli.operating import MAKE, given, metadata_of, operating, ref_of_table, snapshot_named
+from firn.coordinator.cli.making import MAKE
+from firn.coordinator.cli.operating import given, metadata_of, operating, ref_of_table, snapshot_named
 from firn.coordinator.cli.output import Column
 from firn.coordinator.cli.reach import Reach, reaching
 from firn.coordinator.cli.table_views import retention_of

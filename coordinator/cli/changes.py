@@ -11,15 +11,11 @@ from typing import Any, Final
 import click
 import msgspec
 
-from firn.coordinator.cli.answers import answer_to, complain_of, exit_code_of_answers, outcome_pairs
-from firn.coordinator.cli.foretell import foretell
+from firn.coordinator.cli.making import ask
 from firn.coordinator.cli.reach import Reach
-from firn.coordinator.cli.text import shown
-from firn.coordinator.client import Answer
 from firn.model import strict_json
 from firn.model.errors import InvalidInput
 from firn.model.intent import Intent
-from firn.model.outcome import Committed
 
 SCHEMA_BYTES_MAX: Final = 16 * 1024 * 1024
 
@@ -45,25 +41,7 @@ def waiting(command: Callable[..., None]) -> Callable[..., None]:
 
 def change(reach: Reach, intent: Intent, *, done: str, wait: Wait) -> int:
     """Submit one intent, wait, and say what became of it; the exit code."""
-    if wait.dry_run:
-        return foretell(reach, [intent])
-    answer = reach.run(answer_to(reach, intent, timeout_s=wait.timeout_s))
-    if reach.output.as_json:
-        reach.output.document(answer)
-    else:
-        _say(reach, answer, done=done)
-    return exit_code_of_answers([answer])
-
-
-def _say(reach: Reach, answer: Answer, *, done: str) -> None:
-    match answer:
-        case Committed():
-            reach.output.say(f"{done} {shown(answer.table)}")
-            reach.output.pairs(
-                [(f"  {key}", value) for key, value in outcome_pairs(answer) if key == "metadata-location"]
-            )
-        case _:
-            complain_of(answer)
+    return ask(reach, intent, done=done, timeout_s=wait.timeout_s, dry_run=wait.dry_run)
 
 
 def schema_of(text: str) -> dict[str, Any]:

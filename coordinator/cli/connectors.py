@@ -20,7 +20,7 @@ from firn.coordinator.config import LogSettings, Settings
 from firn.coordinator.store_addresses import connect_files
 from firn.storage.files import FileStore
 from firn.storage.intent_streams import IntentStreams
-from firn.storage.log import configure_when_loaded
+from firn.storage.log import log_errors_only
 from firn.storage.sessions import Session
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def quiet_logs() -> None:
     root = logging.getLogger()
     root.handlers = [logging.StreamHandler(sys.stderr)]
     root.setLevel(logging.ERROR)
-    configure_when_loaded(_configure_structlog)
+    log_errors_only(_configure_structlog)
 
 
 def _configure_structlog() -> None:

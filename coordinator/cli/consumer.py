@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 import msgspec
 
 from firn.coordinator.cli.exits import EXIT_NO, EXIT_OK
 from firn.coordinator.cli.family import Family
+from firn.coordinator.cli.making import view_at
 from firn.coordinator.cli.output import Column, complain
 from firn.coordinator.cli.reach import Reach, reaching
 from firn.coordinator.cli.text import shown, span_of, time_of
 from firn.coordinator.cli.times import now_ms
 from firn.coordinator.client.consumers import AsyncConsumers
-from firn.coordinator.client.table_view import TableView
 from firn.coordinator.operations.consumed_tables import pointer_at, pointer_of
 from firn.model.amounts import plural
 from firn.model.consumer import HOLD_DAYS_DEFAULT, HOLD_DAYS_MAX, ConsumerStatus, TableConsumers, status_of
@@ -26,6 +26,9 @@ from firn.model.snapshot import MAIN_BRANCH
 from firn.storage.consumers import Consumers
 from firn.storage.pointers import Pointers
 from firn.storage.sessions import Session
+
+if TYPE_CHECKING:
+    from firn.coordinator.client.table_view import TableView
 
 COLUMNS: Final = (
     Column("TABLE"), Column("CONSUMER"), Column("BRANCH"), Column("SEEN", right=True), Column("MOVED"),
@@ -188,8 +191,7 @@ async def _with(reach: Reach, work: Any) -> Any:
             pointer = await reach.followed(session, name)
             if pointer is None or pointer.dropped or pointer.kind != "table":
                 raise NotFound(f"there is no table {name!r} (firn table list shows those there are)")
-            location = pointer.metadata_location
-            return TableView(name=name, metadata_location=location, metadata=await _metadata(reach, location))
+            return await asyncio.to_thread(view_at, reach, pointer, name=name)
 
         return await work(AsyncConsumers(connected, look))
 

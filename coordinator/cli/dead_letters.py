@@ -13,6 +13,7 @@ import msgspec
 from firn.coordinator.cli.answers import advice, answer_to, reason
 from firn.coordinator.cli.exits import EXIT_NO, EXIT_OK, EXIT_UNAVAILABLE
 from firn.coordinator.cli.family import Family
+from firn.coordinator.cli.making import new_intent_id
 from firn.coordinator.cli.output import Column, complain
 from firn.coordinator.cli.pausing import whoever
 from firn.coordinator.cli.reach import Reach, reaching
@@ -20,7 +21,6 @@ from firn.coordinator.cli.rules import complain_of_unknown
 from firn.coordinator.cli.text import one_line, shown, time_of
 from firn.coordinator.cli.times import Moment, now_ms
 from firn.coordinator.client import Answer, Unknown
-from firn.coordinator.client.intents import new_intent_id
 from firn.coordinator.journal.lookups import find_decision
 from firn.coordinator.operations.dead_letters import DeadLetter, Selection, is_letter_id, letter_ms, newest_dead_letters
 from firn.coordinator.outcomes.refusals import refusal_in

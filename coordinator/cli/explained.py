@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from firn.coordinator.cli.output import Line
 from firn.coordinator.cli.text import shown, span_of, time_of
-from firn.coordinator.insight.explain import Asked, BatchTold, LostSwap, Now, SnapshotStory, Story
-from firn.coordinator.insight.forecast import Forecast, FutureSnapshot
-from firn.coordinator.insight.landed import Landed
-from firn.coordinator.insight.queue_look import Place
 from firn.model.amounts import plural
 from firn.model.outcome import OUR_MISTAKES, Committed, Hint, Outcome, Rejected, decision_ms_of
+
+if TYPE_CHECKING:
+    from firn.coordinator.insight.explain import Asked, BatchTold, LostSwap, Now, SnapshotStory, Story
+    from firn.coordinator.insight.forecast import Forecast, FutureSnapshot
+    from firn.coordinator.insight.landed import Landed
+    from firn.coordinator.insight.queue_look import Place
 
 LISTED_MAX: Final = 10
 """Files, snapshots and intents shown to people; --json has more."""

@@ -12,7 +12,8 @@ from typing import Any, Final
 import click
 
 from firn.coordinator.cli.family import Family
-from firn.coordinator.cli.operating import MAKE, given, operating, snapshot_named, view_of
+from firn.coordinator.cli.making import MAKE
+from firn.coordinator.cli.operating import given, operating, snapshot_named, view_of
 from firn.coordinator.cli.reach import Reach
 from firn.coordinator.client import TableView
 from firn.model.intent import ContentFile, Intent

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from firn.coordinator.cli.exits import EXIT_NO, EXIT_OK
 from firn.coordinator.cli.explained import forecast_lines
 from firn.coordinator.cli.reach import Reach
-from firn.coordinator.insight.forecast import Forecast
 from firn.model.intent import Intent
+
+if TYPE_CHECKING:
+    from firn.coordinator.insight.forecast import Forecast
 
 
 def foretell(reach: Reach, intents: Sequence[Intent]) -> int:

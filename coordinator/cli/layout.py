@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 
 from firn.coordinator.cli.family import Family
-from firn.coordinator.cli.operating import MAKE, metadata_of, operating
+from firn.coordinator.cli.making import MAKE
+from firn.coordinator.cli.operating import metadata_of, operating
 from firn.coordinator.cli.reach import Reach
 from firn.coordinator.cli.short_text import order_of_keys, spec_of_partitions
 from firn.model.intent import Intent

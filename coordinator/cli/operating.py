@@ -4,29 +4,27 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 import msgspec
 
-from firn.coordinator.cli.answers import answer_to, complain_of, exit_code_of_answers
 from firn.coordinator.cli.changes import SCHEMA_BYTES_MAX
-from firn.coordinator.cli.foretell import foretell
-from firn.coordinator.cli.output import Line
+from firn.coordinator.cli.making import ask, view_at
 from firn.coordinator.cli.reach import Reach, reaching
 from firn.coordinator.cli.times import Moment
-from firn.coordinator.client import Answer, Intents, TableView
 from firn.model import strict_json
 from firn.model.errors import InvalidInput, NotFound
-from firn.model.intent import OPERATIONS, Intent
-from firn.model.metadata import TableMetadata
-from firn.model.outcome import Committed
 from firn.model.scan_target import no_such_ref
-from firn.model.snapshot import SnapshotRef
+from firn.storage.pointers import Pointer
 
-MAKE: Final = Intents()
+if TYPE_CHECKING:
+    from firn.coordinator.client import TableView
+    from firn.model.intent import Intent
+    from firn.model.metadata import TableMetadata
+    from firn.model.snapshot import SnapshotRef
 
 _COMMON: Final = ("writer", "priority", "deadline_ms", "summary")
 
@@ -53,55 +51,26 @@ def operating(command: Callable[..., Intent]) -> Callable[..., None]:
             "summary": dict(key_value(text, "--summary") for text in options.pop("summary")),
         }
         intent = msgspec.structs.replace(command(reach, **options), **common)
-        if dry_run:
-            return foretell(reach, [intent])
-        answer = reach.run(answer_to(reach, intent, timeout_s=timeout))
-        if reach.output.as_json:
-            reach.output.document(answer)
-        _say(reach, intent, answer)
-        return exit_code_of_answers([answer])
+        return ask(reach, intent, done=None, timeout_s=timeout, dry_run=dry_run)
 
     return wrapped
 
 
-def _say(reach: Reach, intent: Intent, answer: Answer) -> None:
-    match answer:
-        case Committed():
-            reach.output.lines(_committed_lines(intent, answer))
-        case _ if not reach.output.as_json:
-            complain_of(answer)
-
-
-def _committed_lines(intent: Intent, answer: Committed) -> Iterator[Line]:
-    yield Line("committed", f"{OPERATIONS[type(intent)]} on {answer.table}", style="green")
-    if answer.snapshot_id is not None:
-        yield Line("snapshot", str(answer.snapshot_id))
-    yield from (Line(name, _text(value)) for name, value in answer.details.items())
-    yield Line("intent", answer.intent_id)
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, list):
-        return ", ".join(_text(one) for one in value)
-    if isinstance(value, dict):
-        return ", ".join(f"{key} {_text(one)}" for key, one in value.items())
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return str(value)
-
-
 def metadata_of(reach: Reach, table: str) -> TableMetadata:
     """The table's metadata as it is now: what a command that reads before it writes has seen."""
-    return view_of(reach, table).metadata
+    return reach.metadata_reader.metadata(_pointer(reach, table).metadata_location)
 
 
 def view_of(reach: Reach, table: str) -> TableView:
     """The table as it is now."""
+    return view_at(reach, _pointer(reach, table), name=table)
+
+
+def _pointer(reach: Reach, table: str) -> Pointer:
     pointer = reach.pointer(table)
     if pointer.kind != "table":
         raise NotFound(f"{table!r} is a view, not a table")
-    metadata = reach.metadata_reader.metadata(pointer.metadata_location)
-    return TableView(name=table, metadata_location=pointer.metadata_location, metadata=metadata)
+    return pointer
 
 
 def ref_of_table(metadata: TableMetadata, name: str) -> SnapshotRef:

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
 from firn.coordinator.cli.exits import EXIT_NO, EXIT_OK
+from firn.coordinator.cli.making import wanted_of
 from firn.coordinator.cli.output import Column, complain
 from firn.coordinator.cli.reach import Reach, reaching
 from firn.coordinator.cli.text import one_line, time_of
-from firn.coordinator.client.reservations import ReservationOptions, wanted_of
 from firn.coordinator.outcomes.reservations import Reservations, Standing
 from firn.model.amounts import plural
 from firn.model.errors import InvalidInput, Unavailable
 from firn.model.identifiers import check_table_name
 from firn.model.reservation import Reservation
+
+if TYPE_CHECKING:
+    from firn.coordinator.client.reservations import ReservationOptions
 
 LEASE_MINUTES: Final = 10.0
 

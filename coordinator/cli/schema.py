@@ -14,7 +14,8 @@ import click
 import msgspec
 
 from firn.coordinator.cli.family import Family
-from firn.coordinator.cli.operating import MAKE, json_of, metadata_of, operating
+from firn.coordinator.cli.making import MAKE
+from firn.coordinator.cli.operating import json_of, metadata_of, operating
 from firn.coordinator.cli.reach import Reach, reaching
 from firn.coordinator.cli.short_text import schema_of_columns
 from firn.coordinator.cli.table_views import schema_grid

@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 import click
 
 from firn.coordinator.cli.family import Family
-from firn.coordinator.cli.operating import MAKE, metadata_of, operating, ref_of_table, snapshot_named
+from firn.coordinator.cli.making import MAKE
+from firn.coordinator.cli.operating import metadata_of, operating, ref_of_table, snapshot_named
 from firn.coordinator.cli.reach import Reach
 from firn.coordinator.cli.times import Moment
 from firn.model.intent import Intent

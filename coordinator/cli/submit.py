@@ -18,10 +18,10 @@ from firn.coordinator.cli.answers import (
 )
 from firn.coordinator.cli.exits import EXIT_OK
 from firn.coordinator.cli.foretell import foretell
+from firn.coordinator.cli.making import new_intent_id
 from firn.coordinator.cli.output import Column
 from firn.coordinator.cli.reach import Reach, reaching, shards_of
 from firn.coordinator.client import Answer
-from firn.coordinator.client.intents import new_intent_id
 from firn.model import strict_json
 from firn.model.errors import InvalidInput, InvalidIntent
 from firn.model.intent import OPERATIONS, Intent, digest_of, encode_intent

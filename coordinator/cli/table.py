@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import click
 
 from firn.coordinator.cli.changes import Wait, change, schema_of, waiting
 from firn.coordinator.cli.family import Family
-from firn.coordinator.cli.operating import MAKE, key_value, operating
+from firn.coordinator.cli.making import MAKE, view_at
+from firn.coordinator.cli.operating import key_value, operating
 from firn.coordinator.cli.output import Column
 from firn.coordinator.cli.reach import Reach, reaching
 from firn.coordinator.cli.short_text import order_of_keys, schema_of_columns, spec_of_partitions
@@ -22,17 +23,18 @@ from firn.coordinator.cli.table_views import (
     summary_sections,
 )
 from firn.coordinator.cli.text import shown
-from firn.coordinator.client import Intents, TableView
-from firn.coordinator.client.intents import new_intent_id
-from firn.coordinator.client.options import TableOptions
 from firn.coordinator.insight.table_history import history_of
 from firn.model.amounts import plural
 from firn.model.errors import NotFound
-from firn.model.intent import DropTable, Intent, RegisterTable
-from firn.model.metadata import TableMetadata
 from firn.model.scan_target import no_such_ref
 from firn.model.schema import schema_from_json
 from firn.storage.metadata_files import version_of
+
+if TYPE_CHECKING:
+    from firn.coordinator.client import TableView
+    from firn.coordinator.client.options import TableOptions
+    from firn.model.intent import Intent
+    from firn.model.metadata import TableMetadata
 
 LIST_COLUMNS: Final = (
     Column("TABLE"),
@@ -107,9 +109,9 @@ def create(  # noqa: PLR0913 - one for each option
     if format_version is not None:
         options["format_version"] = format_version
     if not or_replace:
-        return change(reach, Intents().create_table(name, members, **options), done="created", wait=wait)
+        return change(reach, MAKE.create_table(name, members, **options), done="created", wait=wait)
     seen = _seen(reach, name)
-    intent = Intents().create_or_replace_table(name, members, seen=seen, **options)
+    intent = MAKE.create_or_replace_table(name, members, seen=seen, **options)
     return change(reach, intent, done="created" if seen is None else "replaced", wait=wait)
 
 
@@ -118,8 +120,7 @@ def _seen(reach: Reach, name: str) -> TableView | None:
     pointer = next((one for one in reach.pointers() if one.table == name and not one.dropped), None)
     if pointer is None or pointer.kind != "table":
         return None  # a view is in the way, which the answer will say
-    metadata = reach.metadata_reader.metadata(pointer.metadata_location)
-    return TableView(name=name, metadata_location=pointer.metadata_location, metadata=metadata)
+    return view_at(reach, pointer, name=name)
 
 
 @table.command()
@@ -132,13 +133,7 @@ def register(reach: Reach, *, name: str, metadata_location: str | None, location
     """Take over a table that exists in storage, as it is."""
     if (metadata_location is None) == (location is None):
         raise click.UsageError("give --metadata-location or --location")
-    intent = RegisterTable(
-        intent_id=new_intent_id(),
-        table=name,
-        metadata_location=metadata_location,
-        location=location,
-        catalog="metastore" if location is None else "file-system",
-    )
+    intent = MAKE.register_table(name, metadata_location=metadata_location, location=location)
     return change(reach, intent, done="registered", wait=wait)
 
 
@@ -149,7 +144,7 @@ def register(reach: Reach, *, name: str, metadata_location: str | None, location
 @reaching
 def drop(reach: Reach, *, name: str, purge: bool, wait: Wait) -> int:
     """Forget a table. Its files stay where they are, and register brings it back, until they are purged."""
-    return change(reach, DropTable(intent_id=new_intent_id(), table=name, purge=purge), done="dropped", wait=wait)
+    return change(reach, MAKE.drop_table(name, purge=purge), done="dropped", wait=wait)
 
 
 @table.command("set-location")
@@ -177,7 +172,7 @@ def upgrade_format(_reach: Reach, *, name: str, version: int) -> Intent:
 @reaching
 def rename(reach: Reach, *, name: str, new_name: str, wait: Wait) -> int:
     """Give a table another, free name. Its files stay where they are."""
-    return change(reach, Intents().rename_table(name, new_name), done="renamed", wait=wait)
+    return change(reach, MAKE.rename_table(name, new_name), done="renamed", wait=wait)
 
 
 @table.command("list")

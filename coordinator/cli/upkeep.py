@@ -7,7 +7,8 @@ from typing import Any, Final
 import click
 
 from firn.coordinator.cli.family import Family
-from firn.coordinator.cli.operating import MAKE, json_of, key_value, metadata_of, operating, snapshot_named
+from firn.coordinator.cli.making import MAKE
+from firn.coordinator.cli.operating import json_of, key_value, metadata_of, operating, snapshot_named
 from firn.coordinator.cli.output import Column
 from firn.coordinator.cli.reach import Reach, reaching
 from firn.coordinator.cli.text import shown

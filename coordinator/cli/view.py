@@ -6,24 +6,27 @@ Every change names the version that the command has read just before: a definiti
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from firn.coordinator.cli.changes import Wait, change, schema_of, waiting
 from firn.coordinator.cli.family import Family
+from firn.coordinator.cli.making import MAKE
 from firn.coordinator.cli.operating import key_value
 from firn.coordinator.cli.output import Column
 from firn.coordinator.cli.reach import Reach, reaching
 from firn.coordinator.cli.short_text import schema_of_columns
 from firn.coordinator.cli.text import shown
 from firn.coordinator.cli.view_shown import VERSION_COLUMNS, history_json, version_rows, view_json, view_sections
-from firn.coordinator.client import Intents, ViewFound
-from firn.coordinator.client.options import ViewOptions
+from firn.coordinator.client.view_found import ViewFound
 from firn.model.amounts import plural
 from firn.model.errors import InvalidInput
 from firn.storage.metadata_files import version_of
 from firn.storage.pointers import Pointer
+
+if TYPE_CHECKING:
+    from firn.coordinator.client.options import ViewOptions
 
 LIST_COLUMNS: Final = (Column("VIEW"), Column("VERSION", right=True), Column("LOCATION", long=True))
 
@@ -73,7 +76,7 @@ def create(reach: Reach, *, name: str, location: str | None, wait: Wait, **given
     options = _options_of(given)
     if location is not None:
         options["location"] = location
-    intent = Intents().create_view(name, schema, _queries_of(given), **options)
+    intent = MAKE.create_view(name, schema, _queries_of(given), **options)
     return change(reach, intent, done="created", wait=wait)
 
 
@@ -84,7 +87,7 @@ def create(reach: Reach, *, name: str, location: str | None, wait: Wait, **given
 @reaching
 def register(reach: Reach, *, name: str, metadata_location: str, wait: Wait) -> int:
     """Take over a view that exists in storage, as it is."""
-    return change(reach, Intents().register_view(name, metadata_location), done="registered", wait=wait)
+    return change(reach, MAKE.register_view(name, metadata_location), done="registered", wait=wait)
 
 
 @view.command()
@@ -94,7 +97,7 @@ def register(reach: Reach, *, name: str, metadata_location: str, wait: Wait) -> 
 def replace(reach: Reach, *, name: str, wait: Wait, **given: Any) -> int:
     """Give a view another definition; its columns stay unless others are given."""
     seen = _found(reach, name)
-    intent = Intents().replace_view(seen, _queries_of(given), schema=_columns_of(given), **_options_of(given))
+    intent = MAKE.replace_view(seen, _queries_of(given), schema=_columns_of(given), **_options_of(given))
     return change(reach, intent, done="replaced", wait=wait)
 
 
@@ -107,7 +110,7 @@ def replace(reach: Reach, *, name: str, wait: Wait, **given: Any) -> int:
 def properties(reach: Reach, *, name: str, updates: tuple[str, ...], removals: tuple[str, ...], wait: Wait) -> int:
     """Set and remove properties of a view."""
     changes = dict(key_value(text, "--property") for text in updates)
-    intent = Intents().update_view_properties(_found(reach, name), changes, removals=removals)
+    intent = MAKE.update_view_properties(_found(reach, name), changes, removals=removals)
     return change(reach, intent, done="changed", wait=wait)
 
 
@@ -118,7 +121,7 @@ def properties(reach: Reach, *, name: str, updates: tuple[str, ...], removals: t
 @reaching
 def rollback(reach: Reach, *, name: str, version_id: int, wait: Wait) -> int:
     """Set a view to another version that it still has (firn view history lists them)."""
-    intent = Intents().set_current_view_version(_found(reach, name), version_id)
+    intent = MAKE.set_current_view_version(_found(reach, name), version_id)
     return change(reach, intent, done="set back", wait=wait)
 
 
@@ -129,7 +132,7 @@ def rollback(reach: Reach, *, name: str, version_id: int, wait: Wait) -> int:
 @reaching
 def drop(reach: Reach, *, name: str, purge: bool, wait: Wait) -> int:
     """Forget a view. Its files stay where they are until they are purged."""
-    return change(reach, Intents().drop_view(_found(reach, name), purge=purge), done="dropped", wait=wait)
+    return change(reach, MAKE.drop_view(_found(reach, name), purge=purge), done="dropped", wait=wait)
 
 
 @view.command()
@@ -139,7 +142,7 @@ def drop(reach: Reach, *, name: str, purge: bool, wait: Wait) -> int:
 @reaching
 def rename(reach: Reach, *, name: str, new_name: str, wait: Wait) -> int:
     """Give a view another, free name. Its files stay where they are."""
-    return change(reach, Intents().rename_view(_found(reach, name), new_name), done="renamed", wait=wait)
+    return change(reach, MAKE.rename_view(_found(reach, name), new_name), done="renamed", wait=wait)
 
 
 @view.command("list")

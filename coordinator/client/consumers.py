@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from firn.coordinator.client.table_view import TableView
 from firn.model.consumer import HOLD_DAYS_DEFAULT, Consumer, ConsumerStatus, TableConsumers, status_of
 from firn.model.errors import ChangesUnavailableError, InvalidInput, NotFound
 from firn.model.snapshot import MAIN_BRANCH
 from firn.storage.consumers import Consumers
 
-Look = Callable[[str], Awaitable[TableView]]
+if TYPE_CHECKING:  # a program that names none does without ZooKeeper's client
+    from firn.coordinator.client.table_view import TableView
+
+Look = Callable[[str], Awaitable["TableView"]]
 """A table as it is now, by its name. Raises NotFound, Unavailable."""
 
 _Result = TypeVar("_Result")

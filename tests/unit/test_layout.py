@@ -38,6 +38,7 @@ IMPORT_WHEN_NEEDED = {
     "coordinator/cli/file.py",
     "coordinator/cli/foretell.py",
     "coordinator/cli/lazy_group.py",
+    "coordinator/cli/making.py",
     "coordinator/cli/output.py",
     "coordinator/cli/progress.py",
     "coordinator/cli/table_names.py",

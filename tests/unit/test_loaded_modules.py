@@ -28,13 +28,14 @@ HEAVY = {"redis", "kazoo", "structlog", "aiohttp", "prometheus_client", "opentel
 DAEMON = ("firn.coordinator.daemon", "firn.coordinator.lanes", "firn.coordinator.commits", "firn.coordinator.replay.e")
 LIGHT = [name for name, one in COMMANDS.items() if one.extra is None and name not in {"serve", "demo", "top"}]
 READ_MANIFESTS = {"doctor", "fsck", "give-up", "recover"}
-SUBMIT = {
-    *("begin", "branch", "consumer", "dead-letters", "end", "expire", "file", "partition", "property", "renew"),
-    *("reservations", "schema", "snapshot", "sort-order", "statistics", "submit", "table", "tag", "view"),
-}
-"""Commands with the client beside them, which finds tables in ZooKeeper."""
+INTENTS = ("firn.coordinator.client.intents", "firn.coordinator.client.operations", "firn.coordinator.cli.asking")
+"""What makes and submits intents. Beside a command that changes something is one that only reads (`table list`)."""
 
-WITH = {name: {"kazoo"} for name in SUBMIT} | {name: {"fastavro"} for name in READ_MANIFESTS}
+MAKES_INTENTS = {"doctor", "give-up", "recover"}
+
+WITH = {"file": {"kazoo"}} | {name: {"fastavro"} for name in READ_MANIFESTS}
+"""`file` describes Parquet files for a table as the client finds it, in ZooKeeper; none of its commands only reads."""
+
 WITH["doctor"] |= {"redis", "opentelemetry"}
 
 WRITE_ROWS = {"demo"}
@@ -82,6 +83,8 @@ def test_a_command_loads_no_library_of_a_server_and_no_rule_of_replay_before_it_
     assert not tops & (ARROW | OBJECT_STORES | READERS_OF_ROWS | HEAVY - WITH.get(command, set()))
     if command not in READ_MANIFESTS:
         assert not {name for name in loaded if name.startswith(DAEMON)}
+    if command not in MAKES_INTENTS:
+        assert not {name for name in loaded if name.startswith(INTENTS)}
 
 
 @pytest.mark.parametrize(
@@ -97,6 +100,18 @@ def test_a_command_loads_no_library_of_a_server_and_no_rule_of_replay_before_it_
 )
 def test_what_a_command_loads_for_one_server_loads_nothing_for_another(module, libraries):
     assert not libraries & loaded_by(module)
+
+
+@pytest.mark.parametrize(("line", "logged"), [("warning", False), ("info", False), ("error", True)])
+def test_a_command_loads_structlog_for_an_error_alone(line, logged):
+    """A warning, such as that ZooKeeper is open to everybody, is the daemon's to write; rich comes with structlog."""
+    program = (
+        "import sys; from firn.coordinator.cli.connectors import quiet_logs; from firn.storage.log import get_logger\n"
+        f"quiet_logs(); get_logger().{line}('a-line', table='db.t'); print(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert ("a-line" in done.stderr) == logged
+    assert ({"structlog", "rich"} <= set(done.stdout.split())) == logged
 
 
 def test_a_daemon_finds_what_it_loads_with_the_first_position_delete_file():
