@@ -9,6 +9,7 @@ from firn.model.intent import CreateOrReplaceTable, CreateTable
 from firn.model.limits import Limits
 from firn.model.operations.common import Operation
 from firn.model.operations.layout import UpdateSchema
+from firn.model.operations.rest import RestRequest
 from firn.model.operations.views import CreateView, ReplaceView
 
 
@@ -23,6 +24,11 @@ def check_definition(operation: Operation, *, limits: Limits) -> None:
                 raise _too_large(len(operation.properties), "properties", limits.properties_max, where="properties")
         case CreateView() | ReplaceView():
             _check_columns(operation.schema, where="schema", limits=limits)
+        case RestRequest():
+            for at, update in enumerate(operation.updates):
+                _check_columns(update.get("schema"), where=f"updates[{at}].schema", limits=limits)
+                for member in ("spec", "sort-order"):
+                    _check_layout(update.get(member), where=f"updates[{at}].{member}", limits=limits)
         case UpdateSchema():
             _check_columns(operation.changes, where="changes", limits=limits)
 
@@ -49,8 +55,8 @@ def _check_columns(schema: Any, *, where: str, limits: Limits) -> None:
         raise _too_large(columns, "columns", limits.columns_max, where=where)
 
 
-def _check_layout(layout: dict[str, Any] | None, *, where: str, limits: Limits) -> None:
-    fields = (layout or {}).get("fields")
+def _check_layout(layout: Any, *, where: str, limits: Limits) -> None:
+    fields = layout.get("fields") if isinstance(layout, dict) else None
     if isinstance(fields, list) and len(fields) > limits.layout_fields_max:
         raise _too_large(len(fields), "fields", limits.layout_fields_max, where=f"{where}.fields")
 

@@ -15,8 +15,15 @@ from firn.model.planned_on import ref_of
 MEMBERS: Final = "members"
 """The member of a transaction's outcome details that lists what became of its members, in order."""
 
+SNAPSHOT_IDS: Final = "snapshot-ids"
+"""The member of an outcome's details that lists all snapshots of an intent that brought its own."""
+
 TRANSACTION: Final = "transaction"
 """The operation's name."""
+
+
+_SEVERAL: Final = frozenset({TRANSACTION, "rest-commit"})
+"""Operations that may make several snapshots."""
 
 
 class Effect(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_defaults=True):
@@ -29,6 +36,14 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_def
     sequence_number: int | None = None
     metadata_location: str | None = None
     details: dict[str, Any] = {}
+
+    @property
+    def snapshot_ids(self) -> tuple[int, ...]:
+        """The snapshots that it made or is about, in order: a request of the REST catalog may bring several."""
+        several = self.details.get(SNAPSHOT_IDS)
+        if isinstance(several, list | tuple) and several:
+            return tuple(several)
+        return () if self.snapshot_id is None else (self.snapshot_id,)
 
 
 def effect_of(
@@ -71,9 +86,9 @@ def snapshots_on(table: str, decided: Iterable[Decided]) -> set[tuple[int, int]]
     made: set[tuple[int, int]] = set()
     for one in decided:
         outcome = one.outcome
-        if one.operation == TRANSACTION:
+        if one.operation in _SEVERAL:
             effects = effects_on(table, one)
-            made.update((e.sequence_number or 0, e.snapshot_id) for e in effects if e.snapshot_id is not None)
+            made.update((e.sequence_number or 0, snapshot_id) for e in effects for snapshot_id in e.snapshot_ids)
         elif isinstance(outcome, Committed) and outcome.snapshot_id is not None and outcome.repeats is None:
             made.add((outcome.sequence_number or 0, outcome.snapshot_id))
     return made

@@ -30,6 +30,7 @@ from firn.model.operations.files import (
 )
 from firn.model.operations.layout import LayoutOperation
 from firn.model.operations.refs import RefOperation
+from firn.model.operations.rest import RestOperation
 from firn.model.operations.tables import CreateOrReplaceTable, CreateTable, DropTable, RegisterTable, RenameTable
 from firn.model.operations.transaction import Transaction
 from firn.model.operations.upkeep import UpkeepOperation
@@ -89,6 +90,7 @@ Intent = (
     | UpkeepOperation
     | LayoutOperation
     | ViewOperation
+    | RestOperation
     | Transaction
 )
 

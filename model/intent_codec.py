@@ -43,8 +43,10 @@ from firn.model.intent import (
 from firn.model.intent_mistakes import mistake_in
 from firn.model.limits import Limits
 from firn.model.operations.common import Operation
+from firn.model.operations.rest import RestRequest
 from firn.model.operations.transaction import Transaction
 from firn.model.operations.views import RenameView
+from firn.model.rest_request_check import check_rest_request
 from firn.model.traceparent import is_traceparent
 from firn.model.transaction_check import check_transaction, with_member_ids
 
@@ -337,6 +339,8 @@ def _check_sizes(intent: Operation, limits: Limits) -> None:
         _check_files(intent, limits)
     if not isinstance(intent, FileOperation):
         check_definition(intent, limits=limits)
+    if isinstance(intent, RestRequest):
+        check_rest_request(intent, limits=limits)
 
 
 def _check_files(intent: FileOperation | CreateOrReplaceTable, limits: Limits) -> None:

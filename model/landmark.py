@@ -99,6 +99,22 @@ def keys_of(operation: str, *, ref: str | None, details: Mapping[str, Any]) -> I
         yield from (TABLE, ref_key("main"), *(f"{kind}:{details.get(member)}" for kind, member in _NUMBERED.values()))
     elif operation == "upgrade-format":
         yield FORMAT
+    elif operation in {"rest-commit", "rest-view-commit"}:
+        yield from _keys_of_request(details)
+
+
+def _keys_of_request(details: Mapping[str, Any]) -> Iterator[str]:
+    """The keys of a request of the REST catalog, whose details say what it changed beside snapshots."""
+    yield from (f"{kind}:{details[member]}" for kind, member in _NUMBERED.values() if member in details)
+    yield from (property_key(str(name)) for name in _listed(details, "properties"))
+    yield from (expired_key(snapshot_id) for snapshot_id in _listed(details, "removed"))
+    yield from (ref_key(str(name)) for name in (*_listed(details, "refs"), *_listed(details, "removed-refs")))
+    if details.get("created"):
+        yield TABLE
+    if "format-version" in details:
+        yield FORMAT
+    if "version-id" in details:
+        yield VERSION
 
 
 def _listed(details: Mapping[str, Any], name: str) -> list[Any]:

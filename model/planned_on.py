@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from firn.model.operations.common import Operation
 from firn.model.operations.files import Append
+from firn.model.operations.rest import RestCommit
 
 TRACE_KEYS: Final = ("trace-id", "traceparent")
 """Entries of a summary by which a writer's own tracing knows an intent."""
@@ -18,6 +19,8 @@ _BASES: Final = ("base_snapshot_id", "expected_snapshot_id")
 def ref_of(intent: Operation) -> str | None:
     """The branch or tag that the intent is about; None where it is about the table."""
     if isinstance(intent, Append):  # nearly always, and asked of each
+        return intent.branch
+    if isinstance(intent, RestCommit):
         return intent.branch
     for member in _members(type(intent), _REFS):
         name: Any = getattr(intent, member)
@@ -36,6 +39,8 @@ def trace_of(intent: Operation) -> str | None:
 def base_of(intent: Operation) -> int | None:
     """The snapshot that the intent was planned on; None where it does not say, or the branch was empty."""
     if isinstance(intent, Append):
+        return intent.base_snapshot_id
+    if isinstance(intent, RestCommit):
         return intent.base_snapshot_id
     for member in _members(type(intent), _BASES):
         base: Any = getattr(intent, member)

@@ -11,6 +11,7 @@ from firn.model.amounts import plural
 from firn.model.errors import InvalidInput, InvalidIntent
 from firn.model.identifiers import check_table_name
 from firn.model.limits import Limits
+from firn.model.operations.rest import RestCommit
 from firn.model.operations.tables import CreateTable
 from firn.model.operations.transaction import MEMBER_OPERATIONS, Member, Transaction
 from firn.model.spelling import did_you_mean
@@ -91,6 +92,12 @@ def _check_member(member: Member, transaction: Transaction, *, where: str) -> No
             "a file-system table is created by the put of its first version, which no transaction can hold",
             rule="invalid-transaction",
             where=f"{where}.catalog",
+        )
+    if isinstance(member, RestCommit) and any(member.updates_of("remove-snapshots")):
+        raise InvalidIntent(
+            "snapshots are removed by an intent of its own, which looks at what waits for them",
+            rule="invalid-transaction",
+            where=f"{where}.updates",
         )
 
 

@@ -38,7 +38,7 @@ def record_dropped(before: TableMetadata | None, working: Working, segment: Segm
     after = working.metadata
     if before is None or after is None or working.change != "updated" or before.table_uuid != after.table_uuid:
         return None
-    if not _may_drop(before, after, drafted=len(working.snapshots)):
+    if not _may_drop(before, after, drafted=len(working.made_here)):
         return None
     dropped, named = dropped_since(before, after), set(statistics_files(after))
     statistics = tuple(path for path in statistics_files(before) if path not in named)

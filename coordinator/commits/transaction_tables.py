@@ -13,13 +13,13 @@ from firn.coordinator.lanes.lane_threads import Run
 from firn.coordinator.lanes.paused_tables import TablePausedError
 from firn.coordinator.recovery.pointer_ages import PointerAges
 from firn.coordinator.replay.holds import Hold
+from firn.coordinator.replay.places import may_make
 from firn.coordinator.replay.transaction import UNREADABLE, Seen, UnreadableTableError
 from firn.coordinator.tables.table_catalogs import TableCatalogs
 from firn.coordinator.tables.table_reader import TableReader
 from firn.coordinator.tables.table_state import TableState
 from firn.model.errors import CorruptFile, NotFound
 from firn.model.limits import Limits
-from firn.model.operations.tables import CreateTable
 from firn.model.operations.transaction import Transaction, Unchanged
 from firn.storage.journal import JournalFiles
 from firn.storage.pointers import Pointer, PointerCheck, Pointers
@@ -68,7 +68,7 @@ class TransactionTables:
 
     async def to_lock(self, transaction: Transaction) -> tuple[str, ...]:
         """Its tables that exist, or that it makes: names that mean nothing get no lock."""
-        made = {member.table for member in transaction.members if isinstance(member, CreateTable)}
+        made = {member.table for member in transaction.members if may_make(member)}
         names = [name for name in transaction.tables if name not in made]
         there = await asyncio.gather(*(self._exists(name) for name in names))
         return (*made, *(name for name, exists in zip(names, there, strict=True) if exists))

@@ -133,14 +133,13 @@ def _claims(segment: Segment) -> tuple[dict[int, _Claims], set[int]]:
     made: set[int] = set()
     for decided in segment.decided:
         for effect in effects_on(segment.batch.table, decided):
-            if effect.snapshot_id is None:
-                continue
-            claim = claims.setdefault(effect.snapshot_id, _Claims())
-            if effect.operation in MAKING_SNAPSHOTS:
-                claim.certain += 1
-                made.add(effect.snapshot_id)
-            else:
-                claim.others += 1
+            for snapshot_id in effect.snapshot_ids:
+                claim = claims.setdefault(snapshot_id, _Claims())
+                if effect.operation in MAKING_SNAPSHOTS:
+                    claim.certain += 1
+                    made.add(snapshot_id)
+                else:
+                    claim.others += 1
     return claims, made
 
 

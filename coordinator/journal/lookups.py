@@ -98,10 +98,10 @@ def makes(decided: Decided, snapshot_id: int, *, table: str) -> bool:
 def snapshots_made(decided: Decided, *, table: str) -> set[int]:
     """The table's snapshots that an intent, or members of one, made and did not only point a branch at."""
     return {
-        effect.snapshot_id
+        snapshot_id
         for effect in effects_on(table, decided)
-        if effect.snapshot_id is not None
-        and effect.sequence_number is not None
+        for snapshot_id in effect.snapshot_ids
+        if effect.sequence_number is not None
         and (effect.operation not in {"cherry-pick", "publish"} or "picked-snapshot-id" in effect.details)
     }
 

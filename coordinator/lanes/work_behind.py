@@ -12,8 +12,17 @@ from firn.coordinator.replay.history_limit import is_due
 from firn.coordinator.replay.holds import Hold, holds_of
 from firn.coordinator.tables.table_state import TableState
 from firn.model.errors import FirnError
+from firn.model.intent import Intent
+from firn.model.operations.rest import RestCommit
 from firn.model.operations.upkeep import ExpireSnapshots
 from firn.storage.log import get_logger
+
+
+def takes_history(intent: Intent) -> bool:
+    """Whether an intent asks for snapshots to be forgotten."""
+    if isinstance(intent, RestCommit):
+        return any(intent.updates_of("remove-snapshots"))
+    return isinstance(intent, ExpireSnapshots)
 
 
 class WorkBehind:
@@ -31,7 +40,7 @@ class WorkBehind:
         None: it could not be read, and the batch does not depend on it, but must not take history. Raises as reading
         the streams does where an intent of the batch asks for an expiry.
         """
-        is_asked_for = any(isinstance(p.decoded.intent, ExpireSnapshots) for p in batch)
+        is_asked_for = any(takes_history(pending.decoded.intent) for pending in batch)
         if not is_asked_for and not is_due(state.metadata):
             return ()
         try:

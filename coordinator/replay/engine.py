@@ -29,6 +29,8 @@ from firn.coordinator.replay.refs import (
 from firn.coordinator.replay.refusals import placed
 from firn.coordinator.replay.replace import replace
 from firn.coordinator.replay.replace_partitions import replace_partitions
+from firn.coordinator.replay.rest_commit import rest_commit
+from firn.coordinator.replay.rest_view_commit import rest_view_commit
 from firn.coordinator.replay.rewrite_manifests import rewrite_manifests
 from firn.coordinator.replay.row_delta import row_delta
 from firn.coordinator.replay.schema import update_schema
@@ -79,6 +81,7 @@ from firn.model.operations.refs import (
     SetRef,
     SetRetention,
 )
+from firn.model.operations.rest import RestCommit, RestViewCommit
 from firn.model.operations.upkeep import (
     ExpireSnapshots,
     RemovePartitionStatistics,
@@ -182,5 +185,7 @@ OPERATIONS: Final[dict[type, Callable[[Working, Any], Decision]]] = {
     UpdateViewProperties: update_view_properties,
     SetCurrentViewVersion: set_current_view_version,
     DropView: drop_view,
+    RestCommit: rest_commit,
+    RestViewCommit: rest_view_commit,
 }
 """How each operation is replayed; appends that are not staged are grouped (`firn.coordinator.replay.append`)."""

@@ -27,9 +27,8 @@ def expire_snapshots(working: Working, intent: ExpireSnapshots) -> Applied:
     if not GC_ENABLED.of(metadata.properties):
         rules.GC_DISABLED.refuse(f"the table's {GC_ENABLED.name} is off: other tables may share its files")
     known = tuple(i for i in intent.snapshot_ids if metadata.snapshot_by_id(i) is not None)
-    holds = _holds(working)
-    made_here = {draft.snapshot.snapshot_id: "made by the same commit" for draft in working.snapshots}
-    in_use = {**made_here, **snapshots_held(metadata, holds)}
+    holds = holds_on(working)
+    in_use = {**working.made_here, **snapshots_held(metadata, holds)}
     try:
         expiry = plan_expiry(
             metadata,
@@ -81,6 +80,6 @@ def _details(intent: ExpireSnapshots, expiry: Expiry, *, in_use: dict[int, str])
     return {name: value for name, value in details.items() if value or name == "removed-count"}
 
 
-def _holds(working: Working) -> tuple[Hold, ...]:
+def holds_on(working: Working) -> tuple[Hold, ...]:
     """What work that is under way needs: what follows in the batch, and what waits behind it."""
     return (*(hold for intent in working.following for hold in holds_of(intent)), *working.waiting)

@@ -86,12 +86,11 @@ def limit_history(working: Working) -> None:
     `working.waiting` must be what is needed of this very table. The batch itself may have turned the limit off.
     """
     metadata = working.metadata
-    if metadata is None or working.change != "updated" or not working.snapshots or not _is_wanted(metadata):
+    if metadata is None or working.change != "updated" or not working.made_here or not _is_wanted(metadata):
         return
     expiry_ms = working.attempt.expiry_ms
     aged_ms = expiry_ms - EXPIRE_SNAPSHOT_AGE_MS.sane(metadata.properties)
     is_by_age = EXPIRE_SNAPSHOT_AGE_MS.name in metadata.properties
-    made_here = {draft.snapshot.snapshot_id: "made by the same commit" for draft in working.snapshots}
     try:
         expiry = plan_expiry(
             metadata,
@@ -103,7 +102,7 @@ def limit_history(working: Working) -> None:
             in_use={
                 **_of_others(metadata),
                 **_of_histories(metadata, now_ms=expiry_ms, aged_ms=aged_ms),
-                **made_here,
+                **working.made_here,
                 **snapshots_held(metadata, working.waiting),
             },
             refs_in_use=dict.fromkeys(metadata.refs, "not for a commit to remove"),

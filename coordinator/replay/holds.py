@@ -13,6 +13,7 @@ from firn.model.cherry_pick import snapshot_staged_as
 from firn.model.consumer import HELD_SNAPSHOTS_MAX, TableConsumers
 from firn.model.intent import OPERATIONS, Intent
 from firn.model.metadata import TableMetadata
+from firn.model.rest_request_check import named_refs, named_snapshots
 from firn.model.snapshot import MAIN_BRANCH
 
 EMPTY_BRANCH_BASES: Final = frozenset({"overwrite", "replace-partitions", "row-delta"})
@@ -58,6 +59,8 @@ class _Glimpse(msgspec.Struct, rename="kebab"):
     statistics: Any = None
     partition_statistics: Any = None
     members: Any = None
+    requirements: Any = None
+    updates: Any = None
 
 
 _GLIMPSE: Final = msgspec.json.Decoder(_Glimpse)
@@ -199,6 +202,12 @@ def _hold(glimpse: _Glimpse, intent_id: str) -> Hold:
     files = (glimpse.statistics, glimpse.partition_statistics)
     about = (file.get("snapshot-id") for file in files if isinstance(file, dict))
     numbers = (glimpse.base_snapshot_id, glimpse.snapshot_id, *about)
+    if glimpse.operation == "rest-commit":
+        return Hold(
+            who=f"intent {intent_id}, which waits,",
+            snapshot_ids=tuple(sorted(named_snapshots(glimpse.requirements, glimpse.updates))),
+            refs=tuple(sorted(named_refs(glimpse.requirements, glimpse.updates))),
+        )
     branch = glimpse.branch if isinstance(glimpse.branch, str) else MAIN_BRANCH
     planned_on_nothing = glimpse.base_snapshot_id is None and glimpse.operation in EMPTY_BRANCH_BASES
     picks = glimpse.operation == "cherry-pick" and isinstance(glimpse.snapshot_id, int)

@@ -10,6 +10,7 @@ from firn.coordinator.replay.working import Working
 from firn.model.errors import InvalidInput
 from firn.model.intent import Append, CreateOrReplaceTable, CreateTable, Intent, RegisterTable
 from firn.model.metadata import TableMetadata
+from firn.model.operations.rest import RestRequest
 from firn.model.operations.tables import RenameTable
 from firn.model.operations.upkeep import SetLocation, UpdateProperties
 from firn.model.operations.views import CreateView, RegisterView, RenameView, ReplaceView, UpdateViewProperties
@@ -47,11 +48,15 @@ def chooses_places(intent: Intent) -> bool:
         return not intent.updates.keys().isdisjoint(PLACES)
     if isinstance(intent, ReplaceView):
         return intent.location is not None or not intent.properties.keys().isdisjoint(PLACES)
+    if isinstance(intent, RestRequest):
+        return intent.creates or intent.location is not None or not intent.properties.keys().isdisjoint(PLACES)
     return may_make(intent) or isinstance(intent, SetLocation | RenameTable | RenameView)
 
 
 def may_make(intent: Intent) -> bool:
     """Whether the intent may turn a free name into a table or view."""
+    if isinstance(intent, RestRequest):
+        return intent.creates
     return isinstance(intent, CreateTable | CreateOrReplaceTable | RegisterTable | CreateView | RegisterView)
 
 

@@ -158,6 +158,20 @@ TABLE_CHANGED: Final = _rule(
 UNKNOWN_BRANCH: Final = _rule("unknown-branch", "fix", "A misspelt branch comes into being.")
 NOT_A_BRANCH: Final = _rule("not-a-branch", "fix", "A tag moves.")
 
+# Requests of the REST catalog.
+REQUIREMENT_FAILED: Final = _rule(
+    "requirement-failed", "replan", "A client's change is made to another table than the one that it has read."
+)
+INVALID_UPDATE: Final = _rule(
+    "invalid-update", "fix", "A client's update makes metadata that no engine can read, or that readers disagree on."
+)
+INVALID_SNAPSHOT: Final = _rule(
+    "invalid-snapshot", "fix", "A branch is moved to a snapshot that cannot be read, or whose numbers others have."
+)
+SNAPSHOT_IN_USE: Final = _rule(
+    "snapshot-in-use", "retry", "Work that waits cannot be validated any more, because the snapshot it needs is gone."
+)
+
 # Branches, tags, snapshots.
 UNKNOWN_REF: Final = _rule(
     "unknown-ref", "fix", "A change to a misspelt branch or tag reports success and does nothing."

@@ -99,12 +99,12 @@ def replace_view(working: Working, intent: ReplaceView) -> Applied:
     require_dialects(view, version, properties={**view.properties, **intent.properties})
     try:
         changed = view_changes.replace_view(
-            view, version, schema, location=location, properties=intent.properties, now_ms=_now_ms(working, view)
+            view, version, schema, location=location, properties=intent.properties, now_ms=change_time_ms(working, view)
         )
     except FirnError as error:
         rules.INVALID_VIEW.refuse(str(error))
     require_few_properties(working, changed.properties)
-    _take_over(working, changed)
+    take_over(working, changed)
     return _applied(changed, before=view)
 
 
@@ -118,11 +118,11 @@ def update_view_properties(working: Working, intent: UpdateViewProperties) -> Ap
         changed = view_changes.set_properties(view, intent.updates)
         changed = view_changes.remove_properties(changed, intent.removals)
         if changed is not view:
-            changed = view_changes.finished(changed, base=view, now_ms=_now_ms(working, view))
+            changed = view_changes.finished(changed, base=view, now_ms=change_time_ms(working, view))
     except InvalidInput as error:
         rules.INVALID_PROPERTY.refuse(str(error))
     require_few_properties(working, changed.properties)
-    _take_over(working, changed)
+    take_over(working, changed)
     return _applied(changed, before=view, properties=sorted({*intent.updates, *intent.removals}))
 
 
@@ -135,10 +135,10 @@ def set_current_view_version(working: Working, intent: SetCurrentViewVersion) ->
         rules.UNKNOWN_VERSION.refuse(f"there is no version {intent.version_id}: the view has {known}")
     require_dialects(view, version, properties=view.properties)
     try:
-        changed = view_changes.roll_back_view(view, intent.version_id, now_ms=_now_ms(working, view))
+        changed = view_changes.roll_back_view(view, intent.version_id, now_ms=change_time_ms(working, view))
     except (InvalidInput, NotFound) as error:
         rules.INVALID_VIEW.refuse(str(error))
-    _take_over(working, changed)
+    take_over(working, changed)
     return _applied(changed, before=view)
 
 
@@ -190,7 +190,7 @@ def _definition(working: Working, intent: CreateView | ReplaceView) -> tuple[Vie
     members: dict[str, Any] = {
         "version-id": 1,  # ids are assigned when it is added
         "schema-id": 0,
-        "timestamp-ms": working.attempt.now_ms if working.view is None else _now_ms(working, working.view),
+        "timestamp-ms": working.attempt.now_ms if working.view is None else change_time_ms(working, working.view),
         "summary": {**intent.summary, **audit},
         "representations": list(intent.representations),
         "default-catalog": intent.default_catalog,
@@ -206,12 +206,13 @@ def _own_namespace(name: str) -> Sequence[str]:
     return name.split(".")[:-1]
 
 
-def _now_ms(working: Working, view: ViewMetadata) -> int:
+def change_time_ms(working: Working, view: ViewMetadata) -> int:
     """The time of a change: the log never runs backwards, whatever the daemons' clocks."""
     return max(working.attempt.now_ms, *(entry.timestamp_ms for entry in view.version_log[-1:]), 0)
 
 
-def _take_over(working: Working, changed: ViewMetadata) -> None:
+def take_over(working: Working, changed: ViewMetadata) -> None:
+    """Make changed metadata the view's; the same metadata changes nothing."""
     if changed is not working.view:
         working.view = changed
         working.change = "updated" if working.change == "none" else working.change

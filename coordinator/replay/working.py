@@ -101,6 +101,8 @@ class Working:
         self.purge = False
         """Whether the table is dropped, and its files are to be removed."""
         self.snapshots: list[DraftSnapshot] = []
+        self.accepted: list[int] = []
+        """Snapshots that came with their manifest lists: written by a client, and taken as they are."""
         self.finished_merges = attempt.merges.get(table, ())
         self.taken_over: list[FinishedMerge] = []
         """Finished merges that the drafted snapshots list."""
@@ -229,6 +231,20 @@ class Working:
             ref = metadata.refs.get(branch)
             if (None if ref is None else ref.snapshot_id) != head.snapshot_id:
                 del self.heads[branch]
+
+    @property
+    def made_here(self) -> dict[int, str]:
+        """Snapshots that this attempt adds, which no expiry of the same commit takes, with the reason."""
+        drafted = (draft.snapshot.snapshot_id for draft in self.snapshots)
+        return dict.fromkeys((*drafted, *self.accepted), "made by the same commit")
+
+    def read_head(self, metadata: TableMetadata, snapshot_id: int) -> Head:
+        """The head that a snapshot of `metadata` is, which need not be the table's yet; raises as reading it does."""
+        return self.reader.head(metadata, snapshot_id, known=tuple(self._base_heads.values()))
+
+    def take_head(self, branch: str, head: Head) -> None:
+        """Let a branch, which is at that snapshot by now, go on from a head that was read before."""
+        self.heads[branch] = head.branch_off()
 
     def entries(self, manifest: ManifestRef) -> Sequence[ManifestEntry]:
         """Entries of a stored or drafted manifest, with what they inherit filled in."""

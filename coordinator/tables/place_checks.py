@@ -60,7 +60,7 @@ def _chosen(operations: Iterable[Intent], placement: Placement) -> Iterator[str]
         own = getattr(operation, "location", None) or default_location(operation.table, warehouse=placement.warehouse)
         yield from (own, f"{own}-{operation.intent_id}")
         for members in (getattr(operation, "properties", None), getattr(operation, "updates", None)):
-            yield from _places_in(members or {})
+            yield from _places_in(members if isinstance(members, Mapping) else {})
     for found in placement.registered.values():
         if isinstance(found, TableMetadata | ViewMetadata):
             yield found.location

@@ -10,6 +10,7 @@ from firn.model.operations.common import Name, Operation, Path, SnapshotId
 from firn.model.operations.files import FileIntent
 from firn.model.operations.layout import LayoutOperation
 from firn.model.operations.refs import RefOperation
+from firn.model.operations.rest import RestCommit
 from firn.model.operations.tables import CreateTable
 from firn.model.operations.upkeep import (
     RemovePartitionStatistics,
@@ -33,6 +34,7 @@ Member = (
     | SetPartitionStatistics
     | RemovePartitionStatistics
     | UpgradeFormat
+    | RestCommit
 )
 """What can be part of a transaction. A member has the transaction's intent id, and none of a queue entry's members."""
 

@@ -18,7 +18,7 @@ from tests.strategies.statistics_files import write_partition_statistics, write_
 from tests.unit.coordinator.cli.cli_bench import CliBench, Said
 from tests.unit.coordinator.workbench import TABLE, append, create
 
-NOT_COMMANDS = {"row-delta", "rewrite-manifests"}
+NOT_COMMANDS = {"row-delta", "rewrite-manifests", "rest-commit"}
 """Nobody types these: they need files and manifests of their own making (`firn submit`, the client)."""
 
 

@@ -23,6 +23,7 @@ from firn.model.intent import OPERATIONS, CreateOrReplaceTable, CreateTable, Dro
 from firn.model.manifest import Status
 from firn.model.operations import layout, refs, upkeep, views
 from firn.model.operations.files import RewriteManifests
+from firn.model.operations.rest import RestCommit, RestViewCommit
 from firn.model.operations.tables import RenameTable, SeenTable
 from firn.storage.file_stores import open_files
 from firn.storage.files import FileStore
@@ -32,7 +33,7 @@ from tests.strategies.statistics_files import write_partition_statistics, write_
 from tests.unit.coordinator.replay.real_rows import SCHEMA, RealRows, field_is, ref
 from tests.unit.coordinator.replay.test_manifests import manifest_paths
 from tests.unit.coordinator.transactions.ledger import transaction
-from tests.unit.coordinator.view_intents import change, new_view, replaced
+from tests.unit.coordinator.view_intents import VIEW, change, new_view, replaced
 from tests.unit.coordinator.workbench import TABLE, Workbench, new_id
 
 READS: Final = {"read", "read_range", "size", "list"}
@@ -151,6 +152,11 @@ class EveryOperation:
             change(views.SetCurrentViewVersion, seen, version_id=1),
             change(views.RenameView, seen, new_name="db.renamed_view"),
             change(views.DropView, seen),
+            self.of(RestCommit, requirements=({"type": "assert-table-uuid", "uuid": metadata.table_uuid},), updates=(
+                {"action": "set-properties", "updates": {"owner": "me"}},
+                {"action": "set-statistics", "statistics": statistics},
+            )),
+            self.of(RestViewCommit, table=VIEW, updates=({"action": "set-properties", "updates": {"owner": "me"}},)),
             transaction(table.append(table.data((12, "us"))), self.of(refs.CreateBranch, ref_name="new")),
         ]  # fmt: skip
         self.intents = {OPERATIONS[type(intent)]: intent for intent in intents}
