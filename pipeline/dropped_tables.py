@@ -18,6 +18,7 @@ import msgspec
 
 from firn.model.amounts import plural, size_text
 from firn.model.errors import FirnError, InvalidInput, NotFound, Unavailable
+from firn.model.progress import Progress, unseen
 from firn.pipeline.dropped_folders import DroppedFolders, is_of_journal
 from firn.pipeline.parallel_files import delete_all
 from firn.pipeline.upkeep import Upkeep
@@ -117,16 +118,27 @@ def _dropped(pointer: Pointer, delays: Delays) -> DroppedName:
     )
 
 
-def sweep_dropped(upkeep: Upkeep, *, delays: Delays | None = None, now_ms: int | None = None) -> tuple[Swept, ...]:
+def sweep_dropped(
+    upkeep: Upkeep,
+    *,
+    delays: Delays | None = None,
+    now_ms: int | None = None,
+    begins: Callable[[int, int, str], None] | None = None,
+    progress: Progress = unseen,
+) -> tuple[Swept, ...]:
     """Remove what is due of dropped tables; names of which nothing is due are not listed.
 
+    `begins` takes the number of a name that is worked on, how many there are, and the name; `progress` its files.
     A name that cannot be worked on never stops another. Raises Unavailable where the names cannot be read.
     """
     now_ms = round(time.time() * 1000) if now_ms is None else now_ms
     found: list[Swept] = []
-    for one in dropped_names(upkeep, delays or Delays()):
+    names = dropped_names(upkeep, delays or Delays())
+    for number, one in enumerate(names, start=1):
+        if begins is not None:
+            begins(number, len(names), one.table)
         try:
-            found += _Sweep(upkeep, one, now_ms=now_ms).run()
+            found += _Sweep(upkeep, one, now_ms=now_ms, progress=progress).run()
         except _Kept as kept:
             found.append(Swept(table=one.table, status="kept", message=str(kept)))
         except FirnError as error:
@@ -141,10 +153,11 @@ class _Kept(Exception):
 class _Sweep:
     """What is due of one dropped name."""
 
-    def __init__(self, upkeep: Upkeep, name: DroppedName, *, now_ms: int) -> None:
+    def __init__(self, upkeep: Upkeep, name: DroppedName, *, now_ms: int, progress: Progress) -> None:
         self._upkeep = upkeep
         self._name = name
         self._now_ms = now_ms
+        self._progress = progress
         self._folders = DroppedFolders(upkeep)
 
     def run(self) -> Iterator[Swept]:
@@ -169,6 +182,7 @@ class _Sweep:
         count = size = 0
         left = self._left(places)
         while portion := list(islice(left, PORTION_FILES)):
+            self._progress("file", count + 1, None)
             self._under_locks(self._removal_of(portion))
             count += len(portion)
             size += sum(one.size for one in portion)

@@ -15,6 +15,7 @@ import msgspec
 
 from firn.coordinator.cli.exits import EXIT_NO, EXIT_OK
 from firn.coordinator.cli.output import Column
+from firn.coordinator.cli.progress import ProgressLine, showing_progress
 from firn.coordinator.cli.reach import Reach, reaching, shards_of
 from firn.coordinator.cli.text import one_line, shown
 from firn.coordinator.cli.zookeeper_servers import servers_of
@@ -26,6 +27,7 @@ from firn.coordinator.version import VERSION
 from firn.model.amounts import plural, size_text
 from firn.model.errors import FirnError, Misconfigured, NotFound, Unavailable
 from firn.model.identifiers import uuid7
+from firn.model.progress import Progress, counted
 from firn.storage.compiled import IS_COMPILED
 from firn.storage.folder_marks import FolderMarks
 from firn.storage.locations import FILE_SCHEME, normalize, scheme_of
@@ -67,20 +69,23 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 @reaching
 def doctor(reach: Reach) -> int:
     """Check settings, Redis, ZooKeeper, warehouse, clocks and daemons. Exits with 1 when something is bad."""
-    findings = [*_settings(reach), _compiled(), *reach.run(_servers(reach))]
-    if not any(one.check == FOLDER and one.state == "bad" for one in findings):
-        findings += [*_warehouse(reach), *_pointers(reach)]
+    with showing_progress(reach.output) as progress:
+        findings = [*_settings(reach), _compiled(), *reach.run(_servers(reach, progress))]
+        if not any(one.check == FOLDER and one.state == "bad" for one in findings):
+            progress.action("warehouse")
+            findings += [*_warehouse(reach), *_pointers(reach, progress)]
     if reach.output.as_json:
         reach.output.document(findings)
     reach.output.grid(COLUMNS, ((f.state, f.check, f.found, f.do) for f in findings), empty="")
     return EXIT_NO if any(finding.state == "bad" for finding in findings) else EXIT_OK
 
 
-def _pointers(reach: Reach) -> list[Finding]:
+def _pointers(reach: Reach, progress: Progress) -> list[Finding]:
     """Compare pointers with journals, of the first tables by name; `firn fsck --all` compares all of them."""
     try:
         pointers = list(islice((one for one in reach.pointers() if not one.dropped), COMPARED_MAX))
-        older = [one for one in pointers if any(pointer_age(one, files=reach.files, journal=reach.journal))]
+        compared = counted(pointers, "pointer", total=len(pointers), progress=progress)
+        older = [one for one in compared if any(pointer_age(one, files=reach.files, journal=reach.journal))]
     except FirnError:
         return []  # what does not answer is among the findings already
     if not older:
@@ -127,7 +132,7 @@ def _is_local(url: str) -> bool:
     return url.startswith("unix:") or any(f"{before}{host}" in url for before in "/@" for host in ("127.", "localhost"))
 
 
-async def _servers(reach: Reach) -> list[Finding]:
+async def _servers(reach: Reach, progress: ProgressLine) -> list[Finding]:
     reach.advises = False  # each finding says what to do
     findings: list[Finding] = []
     for name, check in (
@@ -139,6 +144,7 @@ async def _servers(reach: Reach) -> list[Finding]:
         ("daemons", _daemons),
         (FOLDER, _folder),
     ):
+        progress.action(name)
         try:
             findings += await check(reach)
         except (FirnError, OSError) as error:

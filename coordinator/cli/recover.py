@@ -33,6 +33,7 @@ from firn.model.deployment import judge
 from firn.model.errors import AlreadyExists, CorruptFile, FirnError, InvalidInput, Misconfigured, NotFound, Unavailable
 from firn.model.event import Event
 from firn.model.identifiers import check_table_name
+from firn.model.progress import Progress, counted
 from firn.storage.intent_streams import TablePlace
 from firn.storage.journal import segment_key
 from firn.storage.leases import Leases
@@ -119,7 +120,8 @@ def recover(
     if not yes:
         _show(reach, found, restored=None)
         return _code(found)
-    restored = reach.run(_restore(reach, found, known, named=bool(tables)))
+    with showing_progress(reach.output) as progress:
+        restored = reach.run(_restore(reach, found, known, named=bool(tables), progress=progress))
     if not tables:
         reach.run(_mark(reach, adopting))
     _show(reach, found, restored=restored)
@@ -241,23 +243,25 @@ def _metadata_of(data: bytes) -> str:
 # -- doing it ----------------------------------------------------------------------------------------------------------
 
 
-async def _restore(reach: Reach, found: Survey, known: Mapping[str, Pointer], *, named: bool) -> list[str]:
+async def _restore(
+    reach: Reach, found: Survey, known: Mapping[str, Pointer], *, named: bool, progress: Progress
+) -> list[str]:
     """Make and set the pointers, and tell Redis where all tables are; the names that were restored."""
     restored: list[Pointer] = []
+    wanted = [one for one in found.tables if one.pointer is not None and (
+        one.finding in {"restore", "stale"} or (one.finding == "exists" and named)
+    )]  # fmt: skip
     async with reach.session() as session:
         pointers, pauses = Pointers(session), Pauses(session)
         leases = Leases(session, member="operator (firn recover)")
         try:
-            for one in found.tables:
-                if one.pointer is None:
-                    continue
+            for one in counted(wanted, "pointer", total=len(wanted), progress=progress):
+                assert one.pointer is not None
                 try:
                     if one.finding == "restore":
                         await restore(pointers, pauses, one.pointer)
-                    elif one.finding == "stale" or (one.finding == "exists" and named):
-                        await _set(pointers, leases, one.pointer, surveyed=known[one.table])
                     else:
-                        continue
+                        await _set(pointers, leases, one.pointer, surveyed=known[one.table])
                 except (AlreadyExists, InvalidInput) as error:
                     complain(f"firn: {one_line(str(error))}")
                 else:
@@ -269,6 +273,7 @@ async def _restore(reach: Reach, found: Survey, known: Mapping[str, Pointer], *,
     try:
         async with reach.streams() as streams:
             for start in range(0, len(places), ANNOUNCED_AT_ONCE):
+                progress("table told to Redis", start + 1, len(places))
                 await streams.announce_tables(dict(places[start : start + ANNOUNCED_AT_ONCE]))
     except FirnError as error:
         complain(

@@ -30,6 +30,7 @@ from firn.pipeline.dropped_tables import (
     PURGE_AFTER_MS,
     Delays,
     DroppedName,
+    Swept,
     dropped_names,
     sweep_dropped,
 )
@@ -149,7 +150,7 @@ def run(  # noqa: PLR0913 - its options
             )  # fmt: skip
 
         runs, failed = _each(_names(upkeep, tables, every=every), one, progress)
-    swept = sweep_dropped(upkeep, delays=delays) if every else ()
+    swept = _sweep(reach, upkeep, delays) if every else ()
     if reach.output.as_json:
         reach.output.document({"tables": runs, "dropped": swept, "failed": _told(failed)})
     rows = [row for one in runs for row in _rows(one)]
@@ -285,6 +286,15 @@ def _each(
         except FirnError as error:
             failed[name] = error
     return found, failed
+
+
+def _sweep(reach: Reach, upkeep: Upkeep, delays: Delays) -> tuple[Swept, ...]:
+    """Remove what is due of dropped tables, showing how far it is."""
+    with showing_progress(reach.output) as progress:
+        return sweep_dropped(
+            upkeep, delays=delays, progress=progress,
+            begins=lambda number, total, name: progress.within("dropped table", number, total, name),
+        )  # fmt: skip
 
 
 def _headline(one: MaintenancePlan) -> str:

@@ -52,6 +52,7 @@ LOADED_BY_COMMANDS = (
     *("firn.coordinator.redis_connection", "firn.coordinator.zookeeper_connection"),
     *("firn.coordinator.tables.followed_tables", "firn.coordinator.tables.metadata_reader"),
     *("firn.coordinator.tables.table_reader", "firn.coordinator.cli.forecasts", "firn.coordinator.cli.terminal"),
+    *("firn.coordinator.cli.asking", "firn.coordinator.client.operations", "firn.coordinator.client.reservations"),
 )
 """What commands import by name, when their work needs it."""
 

@@ -242,3 +242,21 @@ async def test_dropped_names_are_listed_with_what_is_due() -> None:
 def test_delays_that_leave_no_time_are_refused(purge: int, forget: int, force: bool) -> None:
     with pytest.raises(InvalidInput):
         Delays(purge_after_ms=purge, forget_after_ms=forget).check(force=force)
+
+
+async def test_a_sweep_reports_each_name_and_its_files() -> None:
+    bench = Workbench()
+    names: list[tuple[int, int, str]] = []
+    reports: list[tuple[str, int, int | None]] = []
+    async with bench.daemon():
+        await with_tables(bench)
+        dropped_ms = (await pointer_of(bench)).dropped_ms or 0
+        await asyncio.to_thread(
+            sweep_dropped,
+            LoopUpkeep(bench, {}),
+            now_ms=dropped_ms + DAYS_8,
+            begins=lambda *one: names.append(one),
+            progress=lambda *one: reports.append(one),
+        )
+    assert names == [(1, 1, GONE)]
+    assert reports == [("file", 1, None)]

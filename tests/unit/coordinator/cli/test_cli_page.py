@@ -31,6 +31,10 @@ not answer, or an outcome could not be learnt; 4 `firn serve` was told to end, a
 [left calls behind in which a store hangs](runbooks/daemons.md#a-daemon-does-not-end). Results go to standard output,
 complaints to standard error. `firn --debug COMMAND …` shows where in firn an error comes from.
 
+On a terminal, `firn fsck`, `firn recover`, `firn maintain` and `firn doctor` show how far they are, in a line on
+standard error that is gone at the end. Where standard error is a pipe or a file, and with `--json`, there is no such
+line.
+
 Options that most commands have:
 
 | option | what |

@@ -11,10 +11,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
+from types import ModuleType
 
 import pytest
 from rich.console import Console
 
+from firn.coordinator.cli import doctor, recover
 from firn.coordinator.cli.output import Output
 from firn.coordinator.cli.progress import INTERVAL_S, ProgressLine, showing_progress
 from firn.coordinator.cli.progress_bars import progress_bars
@@ -81,7 +84,41 @@ async def test_a_recovery_reports_each_segment_and_table():
     assert seen.of("table") == [(1, 1)]
 
 
-@pytest.mark.parametrize("arguments", [("fsck", TABLE), ("fsck", "--all"), ("recover", "--location", WAREHOUSE)])
+def seen_by(command: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The texts that a command would draw on a terminal, in the order of their numbers."""
+    texts: list[str] = []
+
+    class Line(ProgressLine):
+        def _draw(self, text: str, number: int, total: int | None) -> None:
+            texts.append(text)
+
+        def __call__(self, what: str, number: int, total: int | None) -> None:
+            texts.append(f"{what} {number} of {total}")
+
+    monkeypatch.setattr(command, "showing_progress", lambda _: nullcontext(Line(None)))
+    return texts
+
+
+async def test_the_last_step_of_a_recovery_reports_each_pointer_and_what_redis_is_told(monkeypatch):
+    bench, texts = CliBench(), seen_by(recover, monkeypatch)
+    await with_commits(bench)
+    lose_servers(bench)
+    assert (await bench.firn("recover", "--location", WAREHOUSE, "--yes")).code == 0
+    assert texts[-2:] == ["pointer 1 of 1", "table told to Redis 1 of 1"]
+
+
+async def test_doctor_reports_each_check_and_each_pointer(monkeypatch):
+    bench, texts = CliBench(), seen_by(doctor, monkeypatch)
+    await with_commits(bench)
+    await bench.firn("doctor")
+    assert {"Redis", "ZooKeeper", "daemons", "warehouse"} <= set(texts)
+    assert texts[-1] == "pointer 1 of 1"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("fsck", TABLE), ("fsck", "--all"), ("recover", "--location", WAREHOUSE), ("doctor",)],
+)
 @pytest.mark.parametrize("as_json", [False, True])
 async def test_pipes_get_nothing_of_it(arguments: Sequence[str], as_json: bool):
     bench = CliBench()
