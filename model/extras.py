@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, Final
 
@@ -35,19 +37,32 @@ EXTRA_OF: Final = {
 `pyproject.toml`."""
 
 
+class MissingExtraError(Misconfigured, ModuleNotFoundError):
+    """A package of an extra is not installed; an import that fails for it is also caught as ImportError."""
+
+
 def import_with_extra(module: str, *, what: str, extra: str | None = None) -> Any:
     """Import a module that may need packages of an extra.
 
     `what` is what cannot work without it. `extra` is the one that brings everything that `what` needs, where that is
-    more than the package that is missing. Raises Misconfigured naming the extra to install.
+    more than the package that is missing. Raises MissingExtraError naming the extra to install.
     """
-    try:
+    with naming_the_extra(what, extra=extra):
         return import_module(module)
+
+
+@contextmanager
+def naming_the_extra(what: str, *, extra: str | None = None) -> Iterator[None]:
+    """Import within; raise MissingExtraError as `import_with_extra` does."""
+    try:
+        yield
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
         brings = EXTRA_OF.get(package)
         if brings is None:  # a module of firn itself, or a broken installation
             raise
-        raise Misconfigured(
+        missing = MissingExtraError(
             f"{package} is not installed here, and {what} needs it: pip install 'firn[{extra or brings}]'"
-        ) from None
+        )
+        missing.name = error.name
+        raise missing from None

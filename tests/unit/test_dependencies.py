@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -211,3 +212,29 @@ def test_only_a_missing_package_of_an_extra_is_explained(monkeypatch: pytest.Mon
 def missing(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
     monkeypatch.setitem(sys.modules, package, None)
     import_with_extra(package, what="this")
+
+
+WITHOUT_SPARK = """
+import sys
+from importlib import import_module
+sys.modules["pyspark"] = None
+for module in sys.argv[1:]:
+    try:
+        import_module(module)
+    except Exception as error:
+        print(module, type(error).__name__, isinstance(error, ImportError), error)
+"""
+
+
+def test_every_module_of_the_pipeline_names_the_extra_when_pyspark_is_missing() -> None:
+    modules = {".".join(("firn", *path.relative_to(ROOT).with_suffix("").parts)): path for path in sources("pipeline")}
+    modules = {name.removesuffix(".__init__"): path for name, path in modules.items()}
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_SPARK, *sorted(modules)], capture_output=True, text=True, check=True, timeout=60
+    )
+    said = dict(line.split(" ", 1) for line in done.stdout.splitlines())
+    assert {name for name, path in modules.items() if "pyspark" in third_party(path)} <= said.keys()
+    assert said == {
+        name: f"MissingExtraError True pyspark is not installed here, and {name} needs it: pip install 'firn[spark]'"
+        for name in said
+    }
