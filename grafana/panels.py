@@ -29,12 +29,14 @@ def of_cluster(expression: str) -> str:
     return _SELECTOR.sub(lambda found: f"{found[1]}{{{f'{found[2]}, ' if found[2] else ''}{CLUSTER}}}", expression)
 
 
-def lines(title: str, *queries: Query, unit: str = "short", about: str = "", stacked: bool = False) -> Any:
+def lines(
+    title: str, *queries: Query, unit: str = "short", about: str = "", stacked: bool = False, width: int = 8
+) -> Any:
     """Values over time."""
     panel = timeseries.Panel().unit(unit).min(0).line_width(1).fill_opacity(25 if stacked else 6)
     if stacked:
         panel = panel.stacking(common.StackingConfig().mode(StackingMode.NORMAL))
-    return _asked(_titled(panel, title, about=about, width=8, height=8), *queries)
+    return _asked(_titled(panel, title, about=about, width=width, height=8), *queries)
 
 
 def number(

@@ -66,10 +66,24 @@ def table() -> Dashboard:
             (
                 "What a commit carries, of the largest tables",
                 (
-                    lines("Snapshots", Query('firn_table_snapshots{table=~"$table"}', "{{table}}")),
-                    lines("Manifests of main", Query('firn_table_manifests{table=~"$table"}', "{{table}}")),
+                    lines("Snapshots", Query('firn_table_snapshots{table=~"$table"}', "{{table}}"), width=6),
+                    lines("Manifests of main", Query('firn_table_manifests{table=~"$table"}', "{{table}}"), width=6),
                     lines(
-                        "Metadata file", Query('firn_table_metadata_bytes{table=~"$table"}', "{{table}}"), unit="bytes"
+                        "History",
+                        Query(
+                            'firn_table_history_seconds{table=~"$table", by="snapshot"}', "{{table}}, oldest snapshot"
+                        ),
+                        Query('firn_table_history_seconds{table=~"$table", by="time"}', "{{table}}, without a gap"),
+                        unit="s",
+                        about="How far back a table can be read: to its oldest snapshot, and as far as no snapshot of "
+                        "main is missing.",
+                        width=6,
+                    ),
+                    lines(
+                        "Metadata file",
+                        Query('firn_table_metadata_bytes{table=~"$table"}', "{{table}}"),
+                        unit="bytes",
+                        width=6,
                     ),
                 ),
             ),

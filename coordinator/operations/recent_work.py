@@ -24,6 +24,8 @@ SAMPLE_S: Final = 5.0
 class RecentWork(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     """Intents that were decided within `seconds`, `rejected` ones among them.
 
+    `mistakes` are those of the rejected that only their writer can mend; another commit was in the way of the others.
+    None where a daemon of an older version does not tell them apart.
     `durations` are how many took how long from being taken to their outcome: for each bound of `SECONDS_BUCKETS` those
     up to it and above the one before, then all longer ones.
     """
@@ -31,6 +33,7 @@ class RecentWork(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     seconds: float
     decided: int
     rejected: int
+    mistakes: int | None = None
     durations: tuple[int, ...] = ()
 
     @property
@@ -39,9 +42,14 @@ class RecentWork(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
         return (self.decided - self.rejected) / self.seconds
 
     @property
-    def rejected_share(self) -> float | None:
-        """Which part was rejected; None where nothing was decided."""
-        return self.rejected / self.decided if self.decided else None
+    def conflict_share(self) -> float | None:
+        """Which part was rejected because another commit was first; None where nothing was decided, or not known."""
+        return None if self.mistakes is None or not self.decided else (self.rejected - self.mistakes) / self.decided
+
+    @property
+    def mistake_share(self) -> float | None:
+        """Which part was rejected for what only its writer can mend; None as for conflicts."""
+        return None if self.mistakes is None or not self.decided else self.mistakes / self.decided
 
     def quantile(self, share: float) -> float | None:
         """Return how long (seconds) that share of intents took at most, as exactly as the bounds tell.
@@ -70,10 +78,12 @@ def together(works: Iterable[RecentWork | None]) -> RecentWork | None:
         return None
     seconds = max(work.seconds for work in known)
     is_alike = len({len(work.durations) for work in known}) == 1
+    mistakes = [work.mistakes * seconds / work.seconds for work in known if work.mistakes is not None]
     return RecentWork(
         seconds=seconds,
         decided=round(sum(work.decided * seconds / work.seconds for work in known)),
         rejected=round(sum(work.rejected * seconds / work.seconds for work in known)),
+        mistakes=round(sum(mistakes)) if len(mistakes) == len(known) else None,
         durations=tuple(map(sum, zip(*(work.durations for work in known), strict=True))) if is_alike else (),
     )
 
@@ -82,6 +92,7 @@ class _Sample(msgspec.Struct, frozen=True):
     at: float
     decided: int
     rejected: int
+    mistakes: int
     durations: tuple[int, ...]
 
 
@@ -112,7 +123,13 @@ class WorkMeter:
                 if sample.name.endswith("_total"):
                     decided += int(sample.value)
                     rejected += int(sample.value) if sample.labels["outcome"] == "rejected" else 0
-        return _Sample(self._clock(), decided, rejected, tuple(self._metrics.intent_seconds.counts))
+        mistakes = sum(
+            int(sample.value)
+            for family in self._metrics.conflicts.collect()
+            for sample in family.samples
+            if sample.name.endswith("_total") and sample.labels["hint"] == "fix"
+        )
+        return _Sample(self._clock(), decided, rejected, mistakes, tuple(self._metrics.intent_seconds.counts))
 
 
 def _between(first: _Sample, last: _Sample) -> RecentWork:
@@ -120,6 +137,7 @@ def _between(first: _Sample, last: _Sample) -> RecentWork:
         seconds=round(last.at - first.at, 1),
         decided=last.decided - first.decided,
         rejected=last.rejected - first.rejected,
+        mistakes=last.mistakes - first.mistakes,
         durations=_differences(first.durations, last.durations),
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from firn.coordinator.metrics import Metrics
@@ -28,6 +29,8 @@ def test_nothing_is_known_before_the_first_sample_and_a_minute_is_what_is_kept()
     assert meter.recent() is None
     metrics.intents.labels("append", "committed").inc(30)
     metrics.intents.labels("append", "rejected").inc(10)
+    metrics.conflicts.labels("missing-file", "replan", "append", "delete").inc(6)
+    metrics.conflicts.labels("unknown-column", "fix", "append", "none").inc(4)
     metrics.intent_seconds.observe_all([0.004] * 40)
     clock.now += SAMPLE_S - 1
     assert meter.recent() is None
@@ -35,7 +38,7 @@ def test_nothing_is_known_before_the_first_sample_and_a_minute_is_what_is_kept()
     work = meter.recent()
     assert work is not None
     assert (work.seconds, work.decided, work.rejected, work.per_second) == (SAMPLE_S, 40, 10, 30 / SAMPLE_S)
-    assert work.rejected_share == 0.25
+    assert (work.mistakes, work.conflict_share, work.mistake_share) == (4, 0.15, 0.1)
     p99 = work.quantile(0.99)
     assert p99 is not None
     assert 0.0025 < p99 <= 0.005
@@ -43,7 +46,8 @@ def test_nothing_is_known_before_the_first_sample_and_a_minute_is_what_is_kept()
         clock.now += SAMPLE_S
         work = meter.recent()
     assert work is not None
-    assert (work.seconds, work.decided, work.rejected_share, work.quantile(0.99)) == (WINDOW_S, 0, None, None)
+    assert (work.seconds, work.decided, work.mistakes, work.quantile(0.99)) == (WINDOW_S, 0, 0, None)
+    assert (work.conflict_share, work.mistake_share) == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -76,6 +80,24 @@ def test_of_several_daemons_rates_are_added_whatever_their_age() -> None:
 )
 def test_what_one_daemon_does_not_say_is_not_known(works: list[RecentWork | None]) -> None:
     assert together(works) is None
+
+
+@pytest.mark.parametrize(("mistakes", "together_are"), [((6, 2), 18), ((6, None), None), ((None, None), None)])
+def test_mistakes_are_known_where_every_daemon_counts_them(
+    mistakes: tuple[int | None, ...], together_are: int | None
+) -> None:
+    """An older one tells how many it rejected, and no more."""
+    old = RecentWork(seconds=60, decided=100, rejected=10, mistakes=mistakes[0])
+    young = RecentWork(seconds=10, decided=10, rejected=2, mistakes=mistakes[1])
+    both = together([old, young])
+    assert both is not None
+    assert (both.decided, both.rejected, both.mistakes) == (160, 22, together_are)
+    assert (both.conflict_share is None) == (both.mistake_share is None) == (together_are is None)
+
+
+def test_an_older_daemons_notice_has_no_mistakes() -> None:
+    said = msgspec.json.decode(b'{"seconds":60,"decided":10,"rejected":2}', type=RecentWork)
+    assert (said.rejected, said.mistakes, said.conflict_share) == (2, None, None)
 
 
 def test_other_bounds_give_no_quantile_and_still_a_rate() -> None:

@@ -25,7 +25,7 @@ BOUNDED_S = 20
 
 OF_REDIS = ("Waiting intents", "Oldest waits")
 OF_ZOOKEEPER = ("Daemons", "Tables and views", "Paused")
-OF_DAEMONS = ("Commits", "p99 of the time to an outcome", "Rejected")
+OF_DAEMONS = ("Commits", "p99 of the time to an outcome", "Conflicts", "Mistakes")
 
 
 def cards(page: str) -> dict[str, str]:
@@ -48,13 +48,15 @@ async def test_how_fast_it_is_and_what_is_refused() -> None:
         for name in "abc":
             await bench.commit(append(name))
         await bench.refuse(delete("nowhere"))
+        await bench.refuse(append("lost", table="db.nowhere"))
 
         async def shown() -> dict[str, str]:
             return cards(await text_of(browser, "/"))
 
         async with asyncio.timeout(10):
-            while (found := await shown())["Rejected"] != "20 %":  # noqa: ASYNC110 - nothing tells
+            while (found := await shown())["Mistakes"] != "16.7 %":  # noqa: ASYNC110 - nothing tells
                 await asyncio.sleep(0.02)
+        assert found["Conflicts"] == "16.7 %"
         assert re.fullmatch(r"[\d.]+k?/s", found["Commits"])
         assert re.fullmatch(r"[\d.]+ (s|ms|µs)", found["p99 of the time to an outcome"])
         assert (found["Daemons"], found["Tables and views"], found["Waiting intents"]) == ("1", "1", "0")
