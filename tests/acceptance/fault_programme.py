@@ -18,6 +18,7 @@ from urllib.parse import unquote
 
 import redis
 
+from firn.coordinator.cli.exits import EXIT_UNAVAILABLE
 from tests.acceptance.faulty_network import FaultyNetwork
 from tests.acceptance.outside_board import Board, version_number
 from tests.acceptance.outside_checker import TableCheck, check_answers, check_events, check_names, steps_of
@@ -113,7 +114,19 @@ class FaultProgramme:
             self.faults[fault.__name__.strip("_")] += 1
             fault(self._rng.choice(daemons))
             for daemon in daemons:
-                require(daemon.running, f"daemon {daemon.name} ended by itself:\n{daemon.log()[-3000:]}")
+                self._supervise(daemon)
+
+    def _supervise(self, daemon: DaemonProcess) -> None:
+        """Start a daemon again that found its servers away when it began, as systemd does; no other ends by itself."""
+        if daemon.running:
+            return
+        was_refused_at_once = len(daemon.last_log.splitlines()) == 1
+        require(
+            daemon.exit_code == EXIT_UNAVAILABLE and was_refused_at_once,
+            f"daemon {daemon.name} ended by itself:\n{daemon.log()[-3000:]}",
+        )
+        self.faults["servers away at the start"] += 1
+        daemon.start(ready=False)
 
     def _faults(self) -> list[Callable[[DaemonProcess], None]]:
         return [
@@ -211,6 +224,9 @@ class FaultProgramme:
         """Every wish has its outcome in time; asked again, a sample of them has the same."""
         calm_since = time.monotonic()
         for daemon in daemons:
+            with contextlib.suppress(AssertionError):  # it may still find out that its servers were away
+                daemon.wait_ready(BOUND_S)
+            self._supervise(daemon)
             daemon.wait_ready(BOUND_S)
         while any(writer.is_alive() for writer in writers):
             waiting = [w for writer in writers for w in writer.sent if not w.answers]

@@ -148,6 +148,7 @@ class TableCheck:
             require(made or Path(version.location).name[0] == "v", f"nobody was answered with {version.location}")
             for step in made:
                 self._model.apply(step)
+                self._note_ages(step)
             for step in later:
                 require(not self._model.would_change(step), f"{step} changed nothing")
             self._compare(version, before)
@@ -272,8 +273,6 @@ class TableCheck:
         """Only those that were committed; one that is not there any more could reach no file."""
         found = {e.path for e in entries if e.kind == "equality"}
         require(found <= expected, f"equality deletes that nobody was answered: {found - expected}")
-        for path in expected:
-            self._ages.setdefault(path, snapshot["sequence-number"])
         for path in expected - found:
             delete = self._files[path].member
             reached = [
@@ -282,6 +281,12 @@ class TableCheck:
                 and all(self._files[e.path].member[n] == delete[n] for n in ("spec-id", "partition"))
             ]  # fmt: skip
             require(not reached, f"snapshot {snapshot['snapshot-id']}: {path} is gone, and was for {reached}")
+
+    def _note_ages(self, step: Step) -> None:
+        """Equality deletes are as old as the snapshot that brought them, whose own files may be gone since."""
+        for file in step.member.get("delete-files", ()):
+            if step.part.get("sequence-number") is not None:
+                self._ages.setdefault(file["file-path"], step.part["sequence-number"])
 
     def _check_row_ids(self, data: Sequence[Entry], where: str) -> None:
         for entry in data:

@@ -187,6 +187,11 @@ class DaemonProcess:
         paths = (self.log_path(life) for life in range(1, self._lives + 1))
         return "".join(path.read_text(errors="replace") for path in paths)
 
+    @property
+    def last_log(self) -> str:
+        """What it logged in its last life."""
+        return self.log_path(self._lives).read_text(errors="replace")
+
     def log_records(self, *levels: str) -> list[dict[str, Any]]:
         """Log records of these levels; the greeting on standard output is no record."""
         records = [msgspec.json.decode(line) for line in self.log().splitlines() if line.startswith("{")]
