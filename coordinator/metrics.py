@@ -63,6 +63,13 @@ class Metrics:
             ("rule", "hint", "operation", "against"),
             registry=self.registry,
         )
+        self.rest_commits = Counter(
+            "firn_rest_commits",
+            "Requests of REST clients that were decided, by how (exact: as they were sent; lifted; refused) and the "
+            "rule that refused them (none).",
+            ("how", "rule"),
+            registry=self.registry,
+        )
         self.repeats = Counter(
             "firn_repeated_intents", "Intents that had been decided before and got their first outcome again.",
             registry=self.registry,

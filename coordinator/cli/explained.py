@@ -248,7 +248,7 @@ def snapshot_lines(story: SnapshotStory) -> Iterator[Line]:
             "made", f"{time_of(one.timestamp_ms)}  {one.operation or '?'}, sequence number {one.sequence_number}"
         )
         yield Line("parent", "none" if one.parent_snapshot_id is None else str(one.parent_snapshot_id))
-    if one is not None and one.engine is not None:
+    if one is not None and one.engine is not None and not story.intents:
         yield Line("by", f"{one.engine}: no intent of firn's asked for it", style="yellow")
     elif story.intents:
         yield from _listed("asked for by", [_asked_when(asked) for asked in story.intents], len(story.intents))

@@ -369,10 +369,9 @@ def snapshot_story_of(snapshot_id: int, *, source: Sources) -> SnapshotStory | N
     metadata = source.metadata
     snapshot = None if metadata is None else metadata.snapshot_by_id(snapshot_id)
     brief = None if snapshot is None else landed(snapshot)
-    found: tuple[Segment, tuple[Decided, ...]] | None = None
-    if brief is None or brief.engine is None:
-        made_ms = None if snapshot is None else snapshot.timestamp_ms
-        found = find_snapshot(source.journal, source.head, snapshot_id, made_ms=made_ms)
+    # Snapshots of REST clients say nothing of firn, and are in its journal all the same.
+    made_ms = None if snapshot is None else snapshot.timestamp_ms
+    found = find_snapshot(source.journal, source.head, snapshot_id, made_ms=made_ms)
     if brief is None and found is None:
         return None
     decided = () if found is None else found[1]

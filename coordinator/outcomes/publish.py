@@ -19,6 +19,7 @@ from firn.coordinator.commits.batch_record import rejected_as, to_ms
 from firn.coordinator.metrics import Metrics
 from firn.coordinator.outcomes.keeping_time import LONGEST_S, KeepingTime, unjournaled_seconds
 from firn.coordinator.outcomes.refusals import Refusals
+from firn.coordinator.outcomes.rest_answers import WITH_REQUESTS, answers_in
 from firn.coordinator.pending import Pending
 from firn.coordinator.replay.decision import Refused
 from firn.model.errors import FirnError
@@ -144,6 +145,7 @@ class Publisher:
             self._count_refusal(refusal)
         refused = Counter(refusal.operation for refusal in notice.refused)
         fresh = [decided.operation for decided in notice.decided if not is_repeat(decided)]
+        self._count_requests(notice.decided, set(fresh))
         self._metrics.repeats.inc(len(notice.decided) - len(fresh))
         self._metrics.repeated_epochs.inc(len(notice.decided) - len(fresh))
         for operation, count in Counter(fresh).items():
@@ -372,8 +374,19 @@ class Publisher:
         if count:
             self._metrics.intents.labels(operation, status).inc(count)
 
+    def _count_requests(self, decided: Sequence[Decided], operations: set[str]) -> None:
+        """Count requests of REST clients that were committed; what is refused is counted with its refusal."""
+        if operations.isdisjoint(WITH_REQUESTS):
+            return
+        for one in decided:
+            if isinstance(one.outcome, Committed) and not is_repeat(one):
+                for how, rule in answers_in(one.operation, one.outcome):
+                    self._metrics.rest_commits.labels(how, rule).inc()
+
     def _count_refusal(self, refusal: _Refusal) -> None:
         outcome = refusal.outcome
+        for how, rule in answers_in(refusal.operation, outcome):
+            self._metrics.rest_commits.labels(how, rule).inc()
         self._metrics.conflicts.labels(outcome.rule, outcome.hint, refusal.operation, _against(outcome)).inc()
         if refusal.for_people:
             self._metrics.dead_letters.labels(outcome.rule).inc()

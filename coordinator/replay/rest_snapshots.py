@@ -21,6 +21,7 @@ from firn.model.amounts import plural
 from firn.model.errors import CorruptFile, InvalidInput, NotFound, Unsupported
 from firn.model.manifest import ManifestEntry, ManifestFile, Status
 from firn.model.metadata import FORMAT_VERSION_DEFAULT, TableMetadata
+from firn.model.metadata_check import CLOCK_SKEW_MS_MAX
 from firn.model.metric_faults import metric_faults
 from firn.model.partitioning import check_writable
 from firn.model.snapshot import MAIN_BRANCH, Snapshot
@@ -145,11 +146,7 @@ def _require_sound(
     if location is None or snapshot.key_id is not None:
         kind = "must name a manifest list" if location is None else "is encrypted, and cannot be read"
         rules.INVALID_SNAPSHOT.refuse(f"{where} {kind}")
-    latest_ms = working.attempt.now_ms + working.limits.clock_skew_minutes_max * 60_000
-    if not 0 <= snapshot.timestamp_ms <= latest_ms:
-        rules.INVALID_SNAPSHOT.refuse(
-            f"{where}: timestamp-ms is {snapshot.timestamp_ms}, now is {working.attempt.now_ms}: set the client's clock"
-        )
+    _require_time(working, snapshot, where=where)
     if snapshot.schema_id is not None and metadata.schema_by_id(snapshot.schema_id) is None:
         rules.INVALID_SNAPSHOT.refuse(f"{where}: the table has no schema {snapshot.schema_id}")
     own = sorted(name for name in snapshot.summary or {} if name.startswith(OWN_KEYS))
@@ -177,6 +174,18 @@ def _require_sound(
                 manifest.manifest_path,
             )
         known[manifest.manifest_path] = manifest
+
+
+def _require_time(working: Working, snapshot: Snapshot, *, where: str) -> None:
+    """Refuse a snapshot of another time than now. Prevents: times that run backwards, or stand still for years."""
+    log = () if working.base is None else working.base.snapshot_log
+    earliest_ms = log[-1].timestamp_ms - CLOCK_SKEW_MS_MAX if log else 0
+    latest_ms = working.attempt.now_ms + working.limits.clock_skew_minutes_max * 60_000
+    if not earliest_ms <= snapshot.timestamp_ms <= latest_ms:
+        rules.INVALID_SNAPSHOT.refuse(
+            f"{where}: timestamp-ms is {snapshot.timestamp_ms}, now is {working.attempt.now_ms}, and no snapshot is "
+            f"older than the one before it: set the client's clock"
+        )
 
 
 def _is_as_listed(now: ManifestFile, before: ManifestFile) -> bool:

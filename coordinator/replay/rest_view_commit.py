@@ -12,7 +12,7 @@ from firn.coordinator.replay.decision import Applied, Decision, Refusal
 from firn.coordinator.replay.places import require_own, require_own_places
 from firn.coordinator.replay.properties import require_few_properties
 from firn.coordinator.replay.rest_changes import sent_by
-from firn.coordinator.replay.views import change_time_ms, require_dialects, take_over
+from firn.coordinator.replay.views import change_time_ms, take_over
 from firn.coordinator.replay.working import Working
 from firn.model import rest_updates as rest
 from firn.model.errors import FirnError, InvalidInput
@@ -80,12 +80,9 @@ def _permitted(working: Working, update: ViewUpdate) -> ViewUpdate:
 def _changed(working: Working, view: ViewMetadata | None, updates: Sequence[ViewUpdate]) -> ViewMetadata:
     now_ms = working.attempt.now_ms if view is None else change_time_ms(working, view)
     try:
-        changed = apply_view_updates(view, updates, now_ms=now_ms)
+        return apply_view_updates(view, updates, now_ms=now_ms)
     except FirnError as error:
         rules.INVALID_VIEW.refuse(str(error))
-    if view is not None:
-        require_dialects(view, changed.current_version, properties=changed.properties)
-    return changed
 
 
 def _details(before: ViewMetadata | None, view: ViewMetadata, *, new: dict[str, str]) -> dict[str, Any]:
