@@ -311,7 +311,9 @@ def _head(
 def _doubles(working: Working, before: TableMetadata | None, branch: str) -> frozenset[str]:
     """The files that the branch has listed several times already, for which the request is not to blame."""
     ref = None if before is None else before.refs.get(branch)
-    return frozenset() if before is None or ref is None else working.read_head(before, ref.snapshot_id).doubles
+    if before is None or ref is None or ref.snapshot_id in working.made_here:
+        return frozenset()
+    return working.read_head(before, ref.snapshot_id).doubles
 
 
 def _refuse_unreadable(location: str, error: Exception) -> NoReturn:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from firn.model.metadata import TableMetadata
+from firn.model.outcome import Committed
 from firn.model.schema import schema_to_json
 from tests.unit.coordinator.replay.real_rows import RealRows
 from tests.unit.coordinator.rest_writer import RestWriter, request
@@ -51,6 +52,41 @@ async def test_the_first_snapshot_of_a_table_may_be_a_clients(version: int) -> N
         client = writer(table, await table.metadata())
         await bench.commit(client.commit(client.append(table.data((1, "eu")))))
         assert await table.ids() == [1]
+        assert await table.unsound() == ()
+
+
+@pytest.mark.parametrize("catalog", ["metastore", "file-system"])
+async def test_what_follows_in_the_same_batch_goes_on_from_a_clients_snapshot(catalog: str) -> None:
+    bench = Workbench()
+    async with bench.daemon():
+        table = await RealRows.create(bench, version=2, catalog=catalog)
+        await table.commit(table.append(table.data((1, "eu"))))
+        client = writer(table, await table.metadata())
+        theirs = table.data((2, "eu"))
+        outcomes = await bench.settle(
+            client.commit(client.append(theirs)),
+            table.append(table.data((3, "eu"))),
+            table.delete(theirs),
+            table.append(table.data((4, "eu"))),
+        )
+        assert all(isinstance(outcome, Committed) for outcome in outcomes), outcomes
+        client = writer(table, await table.metadata())
+        await bench.commit(client.commit(client.append(table.data((5, "eu")))))
+        assert await table.ids() == [1, 3, 4, 5]
+        assert await table.unsound() == ()
+
+
+@pytest.mark.parametrize("lost", ["before", "after"])
+async def test_a_swap_whose_answer_is_lost_commits_a_request_once(lost: Any) -> None:
+    bench = Workbench()
+    async with bench.daemon("a"):
+        table = await RealRows.create(bench, version=2)
+        for number in range(4):
+            client = writer(table, await table.metadata())
+            bench.sessions["a"].drop_next_write(lost)
+            outcome = await bench.commit(client.commit(client.append(table.data((number, "eu")))))
+            assert "unchanged" not in outcome.details
+        assert await table.ids() == [0, 1, 2, 3]
         assert await table.unsound() == ()
 
 

@@ -8,6 +8,10 @@ import msgspec
 import pytest
 
 from firn.coordinator.tables.table_reader import TableReader
+from firn.model.errors import InvalidIntent
+from firn.model.intent import encode_intent
+from firn.model.intent_codec import decode_intent
+from firn.model.limits import Limits
 from firn.model.operations.rest import RestViewCommit
 from firn.model.view import ViewMetadata
 from firn.storage.pointers import Pointers
@@ -136,9 +140,9 @@ async def test_a_request_of_the_wrong_kind_is_refused_for_a_name_that_is_taken()
         ({"requirements": ({"type": "assert-view-uuid"},)}, "requirements[0].uuid"),
     ],
 )
-async def test_a_request_that_is_none_is_refused_at_the_door(members: dict[str, Any], where: str) -> None:
-    bench = Workbench()
-    async with bench.daemon():
-        refused = await bench.refuse(RestViewCommit(intent_id=new_id(), table=VIEW, **members))
-        assert refused.rule == "invalid-field"
-        assert refused.message.startswith(where)
+def test_a_request_that_is_none_is_refused_at_the_door(members: dict[str, Any], where: str) -> None:
+    payload = encode_intent(RestViewCommit(intent_id=new_id(), table=VIEW, **members))
+    with pytest.raises(InvalidIntent) as refused:
+        decode_intent(payload, limits=Limits())
+    assert refused.value.rule == "invalid-field"
+    assert (refused.value.where or "").startswith(where)
