@@ -78,19 +78,22 @@ def _check_parent(metadata: TableMetadata, snapshot: Snapshot, branch: str) -> N
 
 
 def _checked_sequence_number(metadata: TableMetadata, snapshot: Snapshot) -> int:
-    """The table's last sequence number with the snapshot in it; numbers are never reused, on no branch."""
+    """The table's last sequence number with the snapshot in it; numbers are not reused where there is a history.
+
+    As in Iceberg, a snapshot without a parent may have an older one: the table is replaced by it.
+    """
     number = snapshot.sequence_number
     if metadata.format_version == 1:
         if number != 0:
             raise InvalidMetadata(f"must be 0 in format v1, not {number}", where="sequence-number")
         return 0
-    if number <= metadata.last_sequence_number:
+    if number <= metadata.last_sequence_number and snapshot.parent_snapshot_id is not None:
         raise InvalidMetadata(
             f"cannot add snapshot with sequence number {number} older than last sequence number "
             f"{metadata.last_sequence_number}",
             where="sequence-number",
         )
-    return number
+    return max(number, metadata.last_sequence_number)
 
 
 def _next_row_id(metadata: TableMetadata, snapshot: Snapshot) -> int | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -16,6 +16,7 @@ from firn.coordinator.catalog.requests import (
 )
 from firn.coordinator.catalog.senders import Sender, engine_of
 from firn.coordinator.catalog.staged_tables import new_table_of
+from firn.coordinator.catalog.statuses import ILLEGAL_ARGUMENT, CatalogError
 from firn.model.errors import InvalidInput
 from firn.model.intent import Intent
 from firn.model.operations.rest import RestCommit, RestViewCommit
@@ -95,6 +96,7 @@ def view_commit_of(view: str, body: CommitBody, *, intent_id: str, sender: Sende
 
 def view_creation_of(view: str, body: CreateViewBody, *, intent_id: str) -> CreateView:
     """Return the intent that creates a view. Raises InvalidInput for a version that is none."""
+    _require_one_query_a_dialect(body.view_version)
     version = view_version_from_json(body.view_version, where="view-version")
     return _made(
         CreateView,
@@ -108,6 +110,20 @@ def view_creation_of(view: str, body: CreateViewBody, *, intent_id: str) -> Crea
         properties=body.properties or {},
         summary=version.summary,
     )
+
+
+def _require_one_query_a_dialect(version: dict[str, Any]) -> None:
+    """Refuse two queries for one dialect in the reference's words, and as its kind of error."""
+    representations = version.get("representations")
+    seen: set[str] = set()
+    for one in representations if isinstance(representations, list) else ():
+        dialect = one.get("dialect") if isinstance(one, dict) else None
+        if isinstance(dialect, str):
+            if dialect.lower() in seen:
+                raise CatalogError(
+                    ILLEGAL_ARGUMENT, f"Invalid view version: Cannot add multiple queries for dialect {dialect.lower()}"
+                )
+            seen.add(dialect.lower())
 
 
 def _made(kind: type[_Intent], **members: object) -> _Intent:

@@ -34,6 +34,7 @@ class CatalogError(FirnError):
 
 
 BAD_REQUEST: Final = Status(400, "BadRequestException")
+ILLEGAL_ARGUMENT: Final = Status(400, "IllegalArgumentException")
 COMMIT_FAILED: Final = Status(409, "CommitFailedException")
 ALREADY_EXISTS: Final = Status(409, "AlreadyExistsException")
 NO_SUCH_TABLE: Final = Status(404, "NoSuchTableException")

@@ -86,19 +86,21 @@ def _version_follows(version: Version, versions: Mapping[str, Version]) -> Itera
 def _snapshots_follow(version: Version, before: Version) -> Iterator[Finding]:
     """Sequence numbers go up by one with each snapshot, and times with them (v1 has no numbers).
 
-    Of a version that upgrades v1 the first snapshots may have been made before the upgrade.
+    Of a version that upgrades v1 the first snapshots may have been made before the upgrade. A client's replacement of
+    the table, which has no parent, may have a number that was given meanwhile.
     """
     last, at_ms = before.last_sequence_number, 0
     for snapshot in version.new_snapshots:
         of_v1 = before.format_version == 1 and snapshot.sequence_number == last == 0
-        if version.format_version > 1 and snapshot.sequence_number != last + 1 and not of_v1:
+        replaces = snapshot.parent_snapshot_id is None and 0 < snapshot.sequence_number <= last
+        if version.format_version > 1 and snapshot.sequence_number != last + 1 and not (of_v1 or replaces):
             yield _finding(
                 version.location,
                 f"snapshot {snapshot.snapshot_id} has sequence number {snapshot.sequence_number} after {last}",
             )
         if snapshot.timestamp_ms < at_ms:
             yield _finding(version.location, f"snapshot {snapshot.snapshot_id} is older than the one before it")
-        last, at_ms = snapshot.sequence_number, snapshot.timestamp_ms
+        last, at_ms = last if replaces else snapshot.sequence_number, snapshot.timestamp_ms
     if version.format_version > 1 and version.last_sequence_number != last:
         yield _finding(
             version.location, f"last-sequence-number is {version.last_sequence_number}, its last snapshot has {last}"

@@ -24,9 +24,12 @@ def is_in_own_place(working: Working, location: str) -> bool:
 
 
 def require_location(location: str, *, where: str) -> None:
-    """Refuse what is no location of a file."""
+    """Refuse what is no location of a file. A relative name is one: firn lists it, and opens none."""
     try:
-        normalize(location)
+        if location.startswith("/") or ":" in location:
+            normalize(location)
+        elif normalize(f"/{location}") != f"/{location}":
+            raise InvalidInput("is no plain relative name")
     except InvalidInput as error:
         rules.LOCATION_NOT_ALLOWED.refuse(f"{where}: {location[:300]!r} {error.message}", files=(location,))
 

@@ -39,24 +39,26 @@ NewHeads = Mapping[str, Head]
 def require_next_numbers(metadata: TableMetadata | None, updates: Sequence[rest.Update]) -> str | None:
     """Return why snapshots do not follow on the table as it is, None where they do; refuses numbers that skip some.
 
-    They may be behind although no branch has moved that the request is about: all branches share the numbers.
+    They may be behind although no branch has moved that the request is about: all branches share the numbers. A table
+    that replaces another begins anew, so its first snapshot may have a number that one before it has, as in Iceberg.
     Prevents: numbers that run out, or that two snapshots have.
     """
     version = _version(metadata, updates)
     last = 0 if metadata is None else metadata.last_sequence_number
     row_id = 0 if metadata is None else metadata.next_row_id or 0
+    replaces = any(isinstance(update, rest.RemoveSnapshotRef) for update in updates)
     for update in updates:
         if not isinstance(update, rest.AddSnapshot) or version < 2:
             continue
         snapshot = update.snapshot
         number, first = snapshot.sequence_number, snapshot.first_row_id
-        if number <= last:
+        if number <= last and not (replaces and snapshot.parent_snapshot_id is None):
             return f"Cannot add snapshot with sequence number {number} older than last sequence number {last}"
         if number > last + 1:
             rules.INVALID_SNAPSHOT.refuse(
                 f"snapshot {snapshot.snapshot_id} has sequence number {number}, the next one is {last + 1}"
             )
-        last = number
+        last = max(last, number)
         if version < 3 or first is None:
             continue
         if first < row_id:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import msgspec
-
 from firn.coordinator.replay import rules
 from firn.coordinator.replay.expiry import holds_on
 from firn.coordinator.replay.files_rules import require_allowed
@@ -58,14 +56,17 @@ def _permitted(working: Working, update: rest.Update) -> rest.Update:
 
 
 def _with_place(working: Working, update: rest.SetLocation) -> rest.SetLocation:
-    """As `firn.coordinator.replay.properties.set_location`; a client may name the location that the table has."""
+    """As `firn.coordinator.replay.properties.set_location`; a client may name the location that the table has.
+
+    Its spelling is kept (``file:/…``): clients compare it.
+    """
     metadata = working.metadata
     if metadata is not None and update.location.rstrip("/") == metadata.location:
         return update
     location = require_own(working, update.location, where="location")
     if metadata is not None and working.catalog == "file-system" and location != metadata.location:
         rules.LOCATION_FIXED.refuse(f"{working.table!r} is opened by its path, {metadata.location}")
-    return msgspec.structs.replace(update, location=location)
+    return update
 
 
 def _require_settable(metadata: TableMetadata | None, updates: Mapping[str, str]) -> None:

@@ -17,6 +17,7 @@ from firn.coordinator.catalog.requests import (
 )
 from firn.coordinator.catalog.senders import Sender
 from firn.coordinator.catalog.staged_tables import staged_location, staged_metadata
+from firn.coordinator.catalog.statuses import CatalogError
 from firn.model.errors import FirnError, InvalidInput, TooLarge
 from firn.model.limits import Limits
 from firn.model.operations.rest import RestCommit
@@ -162,6 +163,14 @@ def test_a_view_is_created_by_its_version():
         {"engine-name": "spark"},
         {"a": "b"},
     )
+
+
+def test_two_queries_for_one_dialect_are_refused_in_the_words_of_the_reference():
+    twice = [{"type": "sql", "sql": "select 1", "dialect": dialect} for dialect in ("trino", "Trino")]
+    body = CreateViewBody(name="v", schema=SCHEMA, view_version={**VERSION, "representations": twice})
+    with pytest.raises(CatalogError, match="Cannot add multiple queries for dialect trino") as caught:
+        requested_intents.view_creation_of("ns.v", body, intent_id=ID)
+    assert (caught.value.status.code, caught.value.status.error) == (400, "IllegalArgumentException")
 
 
 def test_a_staged_table_has_the_ids_of_a_new_one():

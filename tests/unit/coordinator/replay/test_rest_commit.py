@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
+from firn.model.intent import ContentFile
 from firn.model.metadata import TableMetadata
+from firn.model.operations.rest import RestCommit
 from firn.model.outcome import Committed
 from firn.model.schema import schema_to_json
 from tests.unit.coordinator.replay.real_rows import RealRows
-from tests.unit.coordinator.rest_writer import RestWriter, request
+from tests.unit.coordinator.rest_writer import RestWriter, moved, request
 from tests.unit.coordinator.workbench import WAREHOUSE, Workbench, append, create
 
 UUID = "0192f0c1-5b2e-4cc1-8f4e-2d6a1b3c4d5e"
@@ -175,6 +178,49 @@ async def test_a_table_is_created_with_its_first_rows() -> None:
         assert again.details["unchanged"]
         other = request(*creation(metadata, uuid=OTHER), requirements=made.requirements, table="db.made")
         assert (await bench.refuse(other)).message == "Requirement failed: table already exists"
+
+
+def replaced(client: RestWriter, file: ContentFile, snapshot_id: int) -> RestCommit:
+    """What Java sends for a table that is put in another's place: nothing is asserted of the branch that it empties."""
+    own = client.manifest(client.added(file, snapshot_id=snapshot_id), snapshot_id=snapshot_id)
+    planned = client.plan([own], snapshot_id=snapshot_id, parent=None)
+    return request(
+        {"action": "remove-snapshot-ref", "ref-name": "main"},
+        planned.update,
+        moved("main", snapshot_id),
+        requirements=client.requirements(None),
+    )
+
+
+async def test_of_two_replacements_that_were_planned_together_the_last_is_the_table() -> None:
+    """As in Iceberg: its client makes no other snapshot for a second attempt."""
+    bench = Workbench()
+    async with bench.daemon():
+        table = await RealRows.create(bench, version=2)
+        await table.commit(table.append(table.data((1, "eu"))))
+        client = writer(table, await table.metadata())
+        for row, snapshot_id in ((2, 71), (3, 72)):
+            await bench.commit(replaced(client, table.data((row, "eu")), snapshot_id))
+            assert await table.ids() == [row]
+        assert (await table.metadata()).last_sequence_number == 2
+        await table.commit(table.append(table.data((4, "eu"))))
+        assert (await table.metadata()).last_sequence_number == 3
+        assert await table.ids() == [3, 4]
+        assert await table.unsound() == ()
+
+
+async def test_a_data_file_may_have_a_relative_name_which_is_listed_as_it_is() -> None:
+    bench = Workbench()
+    async with bench.daemon():
+        table = await RealRows.create(bench, version=2)
+        client = writer(table, await table.metadata())
+        named = msgspec.structs.replace(table.data((1, "eu")), file_path="part-1.parquet")
+        await bench.commit(client.commit(client.append(named)))
+        assert await bench.live("db.events") == ["part-1"]
+        for wrong in ("../part-2.parquet", "a\nb.parquet", "part-2/"):
+            client = writer(table, await table.metadata())
+            refused = await bench.refuse(client.commit(client.append(msgspec.structs.replace(named, file_path=wrong))))
+            assert refused.rule == "location-not-allowed"
 
 
 def creation(like: TableMetadata, *, uuid: str = UUID, location: str = f"{WAREHOUSE}/db/made") -> list[dict[str, Any]]:
