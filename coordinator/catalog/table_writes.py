@@ -8,6 +8,7 @@ from typing import Final
 
 from aiohttp import web
 
+from firn.coordinator.catalog.identifiers import name_of, namespace_of, table_of
 from firn.coordinator.catalog.refusals import Subject
 from firn.coordinator.catalog.requested_intents import (
     commit_of,
@@ -34,13 +35,10 @@ from firn.coordinator.catalog.write_requests import (
     body_of,
     flag_of,
     id_of,
-    name_of,
     named_table,
-    namespace_of,
     now_ms,
     own_id,
     require_named,
-    table_of,
 )
 from firn.coordinator.tables.table_locations import TableLocations
 from firn.model.intent import CreateTable, DropTable, Intent, RegisterTable, RenameTable

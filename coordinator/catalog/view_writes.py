@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from aiohttp import web
 
+from firn.coordinator.catalog.identifiers import name_of, namespace_of, view_of
 from firn.coordinator.catalog.refusals import Subject
 from firn.coordinator.catalog.requested_intents import creates, view_commit_of, view_creation_of
 from firn.coordinator.catalog.requests import CommitBody, CreateViewBody, RegisterBody, RenameBody, view_change
@@ -15,11 +16,8 @@ from firn.coordinator.catalog.write_requests import (
     Answers,
     as_it_is,
     body_of,
-    name_of,
-    namespace_of,
     own_id,
     require_named,
-    view_of,
 )
 from firn.model.intent import Intent
 from firn.model.limits import Limits

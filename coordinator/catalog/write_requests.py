@@ -10,6 +10,7 @@ from typing import Final, Protocol, TypeVar
 import msgspec
 from aiohttp import web
 
+from firn.coordinator.catalog.identifiers import name_of
 from firn.coordinator.catalog.intent_ids import IDEMPOTENCY_KEY, id_of_key, intent_id_of
 from firn.coordinator.catalog.refusals import Kind
 from firn.coordinator.catalog.requests import CommitBody, TableChange, read_body
@@ -23,9 +24,6 @@ from firn.model.outcome import Committed
 from firn.model.view import ViewMetadata
 
 _Body = TypeVar("_Body", bound=msgspec.Struct)
-
-SEPARATOR: Final = "\x1f"
-"""Between the parts of a namespace in a path: ``%1F``, decoded."""
 
 TRUTHS: Final = {"true": True, "false": False}
 
@@ -47,30 +45,6 @@ class Answers(Protocol):
 
     async def view(self, committed: Committed) -> web.Response:
         """Return a view as it was committed."""
-
-
-def name_of(namespace: Sequence[str], name: str) -> str:
-    """Return the name of a table or view. Raises CatalogError for parts that such a name cannot have."""
-    parts = (*namespace, name)
-    dotted = next((part for part in parts if "." in part or not part), None)
-    if dotted is not None:
-        raise CatalogError(BAD_REQUEST, f"{dotted!r} is no part of a name: it must not be empty or hold a dot")
-    return ".".join(parts)
-
-
-def namespace_of(request: web.Request) -> tuple[str, ...]:
-    """Return the namespace in the path of a request."""
-    return tuple(request.match_info["namespace"].split(SEPARATOR))
-
-
-def table_of(request: web.Request) -> str:
-    """Return the table in the path of a request."""
-    return name_of(namespace_of(request), request.match_info["table"])
-
-
-def view_of(request: web.Request) -> str:
-    """Return the view in the path of a request."""
-    return name_of(namespace_of(request), request.match_info["view"])
 
 
 async def body_of(request: web.Request, kind: type[_Body], *, limits: Limits) -> _Body:
