@@ -14,9 +14,7 @@ from firn.model import rest_updates as rest
 from firn.model.errors import InvalidMetadata
 from firn.model.json_members import as_object, describe, int_of, join, long_or_none, missing, str_of
 from firn.model.metadata import TableMetadata
-
-REQUIREMENTS_MAX: Final = 10_000
-"""Requirements in one list."""
+from firn.model.operations.rest import REQUIREMENTS_MAX
 
 
 class _Requirement(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", rename="kebab"):

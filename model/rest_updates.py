@@ -13,6 +13,7 @@ import msgspec
 from firn.model import json_members as members
 from firn.model.errors import InvalidInput, InvalidMetadata
 from firn.model.metadata_check import check_encryption_key, check_statistics
+from firn.model.operations.rest import UPDATES_MAX
 from firn.model.partitioning import PartitionSpec, spec_from_json, spec_to_json
 from firn.model.schema import Schema, schema_from_json, schema_to_json
 from firn.model.snapshot import (
@@ -27,9 +28,6 @@ from firn.model.sorting import SortOrder, order_from_json, order_to_json
 
 LAST_ADDED: Final = -1
 """In place of an id: the schema, spec or order that an update before this one added."""
-
-UPDATES_MAX: Final = 10_000
-"""Updates in one list."""
 
 
 class _Update(msgspec.Struct, frozen=True, kw_only=True, tag_field="action"):

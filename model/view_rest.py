@@ -14,6 +14,7 @@ from firn.model import rest_updates as rest
 from firn.model import view_changes as changes
 from firn.model.errors import InvalidInput, InvalidMetadata, InvalidSchema, Unsupported
 from firn.model.json_members import as_object, describe, int_of, join, missing, str_of
+from firn.model.operations.rest import UPDATES_MAX
 from firn.model.view import NO_VIEW, ViewMetadata, ViewVersion
 from firn.model.view_json import view_version_from_json, view_version_to_json
 
@@ -58,8 +59,8 @@ def view_updates_from_json(value: Any, *, where: str = "updates") -> tuple[ViewU
     """A list of updates; raises InvalidInput naming the member that is wrong."""
     if not isinstance(value, list):
         raise InvalidMetadata(f"must be an array, not {describe(value)}", where=where)
-    if len(value) > rest.UPDATES_MAX:
-        raise InvalidInput(f"{len(value)} updates, the limit is {rest.UPDATES_MAX}", where=where)
+    if len(value) > UPDATES_MAX:
+        raise InvalidInput(f"{len(value)} updates, the limit is {UPDATES_MAX}", where=where)
     return tuple(view_update_from_json(item, where=f"{where}[{i}]") for i, item in enumerate(value))
 
 

@@ -7,7 +7,7 @@ comes to the branch in between does not fall off it unseen.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -20,9 +20,11 @@ from firn.coordinator.cli.table_views import retention_of
 from firn.coordinator.cli.text import shown, time_of
 from firn.coordinator.cli.times import Span
 from firn.model.ancestry import ancestors_of
-from firn.model.intent import Intent
 from firn.model.metadata import TableMetadata
 from firn.model.snapshot import MAIN_BRANCH, RefType, SnapshotRef, ref_to_json
+
+if TYPE_CHECKING:
+    from firn.model.intent import Intent
 
 COLUMNS: Final = (
     Column("NAME"), Column("SNAPSHOT", right=True), Column("TIME"), Column("SNAPSHOTS", right=True),

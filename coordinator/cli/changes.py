@@ -6,7 +6,7 @@ import functools
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 import msgspec
@@ -15,7 +15,9 @@ from firn.coordinator.cli.making import ask
 from firn.coordinator.cli.reach import Reach
 from firn.model import strict_json
 from firn.model.errors import InvalidInput
-from firn.model.intent import Intent
+
+if TYPE_CHECKING:
+    from firn.model.intent import Intent
 
 SCHEMA_BYTES_MAX: Final = 16 * 1024 * 1024
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from firn.coordinator.cli.family import Family
@@ -9,7 +11,9 @@ from firn.coordinator.cli.making import MAKE
 from firn.coordinator.cli.operating import metadata_of, operating
 from firn.coordinator.cli.reach import Reach
 from firn.coordinator.cli.short_text import order_of_keys, spec_of_partitions
-from firn.model.intent import Intent
+
+if TYPE_CHECKING:
+    from firn.model.intent import Intent
 
 
 @click.group(cls=Family)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -21,10 +21,12 @@ from firn.coordinator.cli.short_text import schema_of_columns
 from firn.coordinator.cli.table_views import schema_grid
 from firn.model import schema_change as changes
 from firn.model.errors import InvalidInput
-from firn.model.intent import Intent
 from firn.model.schema import schema_to_json
 from firn.model.schema_change import SchemaChange, changes_from_json
 from firn.model.type_json import type_from_json
+
+if TYPE_CHECKING:
+    from firn.model.intent import Intent
 
 
 @click.group(cls=Family)

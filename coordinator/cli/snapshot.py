@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,8 +12,10 @@ from firn.coordinator.cli.making import MAKE
 from firn.coordinator.cli.operating import metadata_of, operating, ref_of_table, snapshot_named
 from firn.coordinator.cli.reach import Reach
 from firn.coordinator.cli.times import Moment
-from firn.model.intent import Intent
 from firn.model.snapshot import MAIN_BRANCH
+
+if TYPE_CHECKING:
+    from firn.model.intent import Intent
 
 _BRANCH = click.option("--branch", default=MAIN_BRANCH, show_default=True, help="The branch.")
 _EXPECT = click.option(

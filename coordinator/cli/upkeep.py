@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -13,7 +13,9 @@ from firn.coordinator.cli.output import Column
 from firn.coordinator.cli.reach import Reach, reaching
 from firn.coordinator.cli.text import shown
 from firn.model.errors import InvalidInput
-from firn.model.intent import Intent
+
+if TYPE_CHECKING:
+    from firn.model.intent import Intent
 
 COLUMNS: Final = (Column("PROPERTY"), Column("VALUE", long=True))
 

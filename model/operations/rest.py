@@ -12,8 +12,12 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from firn.model.operations.common import Name, Operation
-from firn.model.rest_requirements import REQUIREMENTS_MAX
-from firn.model.rest_updates import UPDATES_MAX
+
+REQUIREMENTS_MAX: Final = 10_000
+"""Requirements in one request."""
+
+UPDATES_MAX: Final = 10_000
+"""Updates in one request."""
 
 REF_ACTIONS: Final = frozenset({"set-snapshot-ref", "remove-snapshot-ref"})
 

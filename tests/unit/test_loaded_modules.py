@@ -66,6 +66,25 @@ def test_the_program_that_reads_intents_and_merges_knows_of_no_servers():
     assert not (ARROW | OBJECT_STORES | READERS_OF_ROWS | SERVERS) & loaded_by("firn.coordinator.calculating.program")
 
 
+def test_intents_do_without_what_reads_them():
+    """Every client and most commands load them: what reads REST requests is the daemon's."""
+    readers = {
+        "firn.model.rest_updates",
+        "firn.model.rest_requirements",
+        "firn.model.metadata",
+        "firn.model.intent_codec",
+    }
+    assert not readers & modules_of("firn.model.intent")
+
+
+FAMILIES = ("table", "view", "branch", "tag", "snapshot", "expire", "schema", "partition", "sort-order", "property")
+
+
+@pytest.mark.parametrize("command", FAMILIES)
+def test_a_family_with_commands_that_only_read_loads_no_intents(command):
+    assert "firn.model.intent" not in modules_of(COMMANDS[command].module)
+
+
 def test_a_client_does_without_arrow():
     assert not (ARROW | OBJECT_STORES | READERS_OF_ROWS) & loaded_by("firn.coordinator.client")
 
