@@ -105,10 +105,6 @@ HOSTILE: dict[str, tuple[Wrong, str, str]] = {
     "time is before all": (lambda c: c.with_snapshot(timestamp_ms=1), "invalid-snapshot", "clock"),
     "schema that there is not": (lambda c: c.with_snapshot(schema_id=9), "invalid-snapshot", "no schema 9"),
     "numbers are skipped": (lambda c: c.with_snapshot(sequence_number=99), "invalid-snapshot", "the next one is"),
-    "numbers are passed": (
-        lambda c: c.with_snapshot(sequence_number=1), "requirement-failed",
-        "Cannot add snapshot with sequence number 1 older than last sequence number",
-    ),
     "summary speaks for firn": (
         lambda c: c.with_snapshot(summary={"operation": "append", "firn.batch-id": "b"}),
         "invalid-snapshot", "firn.batch-id",
@@ -189,10 +185,6 @@ async def test_what_is_not_right_in_a_clients_snapshot_is_refused(version: int) 
 
 
 ROW_IDS: dict[str, tuple[Wrong, str, str]] = {
-    "behind": (
-        lambda c: c.with_snapshot(first_row_id=0), "requirement-failed",
-        "Cannot add a snapshot, first-row-id is behind table next-row-id: 0 < 1",
-    ),
     "skipped": (lambda c: c.with_snapshot(first_row_id=50), "invalid-snapshot", "the next row id is 1"),
     "past the end": (lambda c: c.with_snapshot(added_rows=2**63 - 1), "too-many-rows", "row id"),
     "too few announced": (lambda c: c.with_snapshot(added_rows=0), "invalid-snapshot", "the row ids of"),
