@@ -64,6 +64,7 @@ CONFLICTS: Final = frozenset({
     "unknown-version", "expectation-failed", "unknown-spec", "missing-file", "unknown-base", "lost-row-ids",
     "new-deletes", "new-data", "removed-data", "row-conflict", "merge-too-large", "partial-match",
     "occupied-partition", "delete-format", "missing-manifest", "requirement-failed", "snapshot-in-use",
+    "watermark", "rows-came", "merge-rows-came", "list-contradicts",
 })  # fmt: skip
 """Rules that refuse what another commit has overtaken, or what another attempt may get through."""
 

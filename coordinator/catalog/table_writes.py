@@ -25,6 +25,7 @@ from firn.coordinator.catalog.requests import (
     TransactionBody,
     table_change,
 )
+from firn.coordinator.catalog.routes import Routes
 from firn.coordinator.catalog.senders import sender_of
 from firn.coordinator.catalog.staged_tables import staged_location, staged_metadata
 from firn.coordinator.catalog.statuses import ALREADY_EXISTS, BAD_REQUEST, CatalogError
@@ -39,6 +40,7 @@ from firn.coordinator.catalog.write_requests import (
     now_ms,
     own_id,
     require_named,
+    shown,
 )
 from firn.coordinator.tables.table_locations import TableLocations
 from firn.model.intent import CreateTable, DropTable, Intent, RegisterTable, RenameTable
@@ -59,6 +61,16 @@ class TableWrites:
         self._locations = locations
         self._warehouse = warehouse
         self._limits = limits
+
+    def add_to(self, routes: Routes) -> None:
+        """Add what is handled."""
+        namespace, table = "/namespaces/{namespace}", "/namespaces/{namespace}/tables/{table}"
+        routes.add("POST", f"{namespace}/tables", self.create)
+        routes.add("POST", f"{namespace}/register", self.register)
+        routes.add("POST", table, self.commit)
+        routes.add("DELETE", table, self.drop)
+        routes.add("POST", "/tables/rename", self.rename)
+        routes.add("POST", "/transactions/commit", self.commit_together)
 
     async def create(self, request: web.Request) -> web.Response:
         """``POST …/tables``: create a table, or only say what it would be where it is staged."""
@@ -93,7 +105,7 @@ class TableWrites:
 
         subject = Subject(table=table, creates=is_new, asserted=is_new)
         committed = await self._submission.committed(subject, intent.intent_id, make)
-        return await self._answers.table(committed)
+        return await shown(committed, self._answers.table(committed))
 
     async def drop(self, request: web.Request) -> web.Response:
         """``DELETE …/tables/{table}``: forget a table; maintenance removes its files where that is asked for."""
@@ -151,7 +163,7 @@ class TableWrites:
 
         subject = Subject(table=intent.table, creates=True)
         committed = await self._submission.committed(subject, intent.intent_id, make)
-        return await self._answers.table(committed)
+        return await shown(committed, self._answers.table(committed))
 
     async def _stage(self, namespace: Sequence[str], table: str, body: CreateTableBody) -> web.Response:
         await self._answers.require_namespace(namespace)

@@ -10,6 +10,7 @@ from firn.coordinator.catalog.identifiers import name_of, namespace_of, view_of
 from firn.coordinator.catalog.refusals import Subject
 from firn.coordinator.catalog.requested_intents import creates, view_commit_of, view_creation_of
 from firn.coordinator.catalog.requests import CommitBody, CreateViewBody, RegisterBody, RenameBody, view_change
+from firn.coordinator.catalog.routes import Routes
 from firn.coordinator.catalog.senders import sender_of
 from firn.coordinator.catalog.submission import Submission
 from firn.coordinator.catalog.write_requests import (
@@ -18,6 +19,7 @@ from firn.coordinator.catalog.write_requests import (
     body_of,
     own_id,
     require_named,
+    shown,
 )
 from firn.model.intent import Intent
 from firn.model.limits import Limits
@@ -31,6 +33,15 @@ class ViewWrites:
         self._submission = submission
         self._answers = answers
         self._limits = limits
+
+    def add_to(self, routes: Routes) -> None:
+        """Add what is handled."""
+        namespace, view = "/namespaces/{namespace}", "/namespaces/{namespace}/views/{view}"
+        routes.add("POST", f"{namespace}/views", self.create)
+        routes.add("POST", f"{namespace}/register-view", self.register)
+        routes.add("POST", view, self.commit)
+        routes.add("DELETE", view, self.drop)
+        routes.add("POST", "/views/rename", self.rename)
 
     async def create(self, request: web.Request) -> web.Response:
         """``POST …/views``: create a view."""
@@ -53,7 +64,7 @@ class ViewWrites:
         intent = view_commit_of(view, body, intent_id=own_id(request), sender=sender_of(request.headers))
         subject = Subject(table=view, kind="view", creates=is_new, asserted=is_new)
         committed = await self._submission.committed(subject, intent.intent_id, as_it_is(intent))
-        return await self._answers.view(committed)
+        return await shown(committed, self._answers.view(committed))
 
     async def drop(self, request: web.Request) -> web.Response:
         """``DELETE …/views/{view}``: forget a view."""
@@ -103,4 +114,4 @@ class ViewWrites:
 
         subject = Subject(table=intent.table, kind="view", creates=True)
         committed = await self._submission.committed(subject, intent.intent_id, make)
-        return await self._answers.view(committed)
+        return await shown(committed, self._answers.view(committed))

@@ -15,9 +15,9 @@ from firn.coordinator.catalog.intent_ids import IDEMPOTENCY_KEY, id_of_key, inte
 from firn.coordinator.catalog.refusals import Kind
 from firn.coordinator.catalog.requests import CommitBody, TableChange, read_body
 from firn.coordinator.catalog.senders import Sender
-from firn.coordinator.catalog.statuses import BAD_REQUEST, CatalogError
+from firn.coordinator.catalog.statuses import BAD_REQUEST, STATE_UNKNOWN, CatalogError
 from firn.coordinator.client.intents import new_intent_id
-from firn.model.errors import InvalidInput
+from firn.model.errors import FirnError, InvalidInput
 from firn.model.intent import Intent
 from firn.model.limits import Limits
 from firn.model.outcome import Committed
@@ -45,6 +45,16 @@ class Answers(Protocol):
 
     async def view(self, committed: Committed) -> web.Response:
         """Return a view as it was committed."""
+
+
+async def shown(committed: Committed, answer: Awaitable[web.Response]) -> web.Response:
+    """Return the answer that shows what was committed; that it cannot be read is no failure of the commit."""
+    try:
+        return await answer
+    except (CatalogError, FirnError, OSError) as error:
+        raise CatalogError(
+            STATE_UNKNOWN, f"intent {committed.intent_id} was committed, and what it made cannot be read: {error}"
+        ) from error
 
 
 async def body_of(request: web.Request, kind: type[_Body], *, limits: Limits) -> _Body:

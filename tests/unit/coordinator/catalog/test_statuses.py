@@ -37,7 +37,7 @@ def rejected(rule, message="m", *, hint=None, **more):
 def test_every_rule_is_mapped_once():
     named = [*MISTAKES, *CONFLICTS, *BY_NAME]
     assert len(named) == len(set(named))
-    assert set(named) == RULES.keys()
+    assert RULES.keys() - set(named) == set()
 
 
 @pytest.mark.parametrize("rule", sorted(RULES))

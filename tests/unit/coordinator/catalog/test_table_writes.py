@@ -13,13 +13,15 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from firn import AsyncClient
+from firn.coordinator.catalog.errors import answer_errors
 from firn.coordinator.catalog.refusals import Kind, no_such
+from firn.coordinator.catalog.routes import Routes
 from firn.coordinator.catalog.statuses import CatalogError, Status
 from firn.coordinator.catalog.submission import Submission
 from firn.coordinator.catalog.table_writes import TableWrites
 from firn.coordinator.catalog.view_writes import ViewWrites
 from firn.coordinator.tables.table_locations import TableLocations
-from firn.model.errors import InvalidInput, NotFound
+from firn.model.errors import NotFound, Unavailable
 from firn.model.limits import Limits
 from firn.model.outcome import Committed
 from firn.model.view import ViewMetadata
@@ -77,18 +79,6 @@ class Answered:
         return decode_view(self._bench.files.read(location, bytes_max=10**6), location=location)
 
 
-@web.middleware
-async def answering(request: web.Request, handler: Any) -> web.StreamResponse:
-    """Errors as statuses."""
-    try:
-        answer: web.StreamResponse = await handler(request)
-        return answer
-    except CatalogError as error:
-        return web.json_response({"type": error.status.error, "message": error.message}, status=error.status.code)
-    except InvalidInput as error:
-        return web.json_response({"type": "BadRequestException", "message": str(error)}, status=400)
-
-
 class Catalog:
     """A catalog and the client of it."""
 
@@ -102,7 +92,8 @@ class Catalog:
         data = None if body is None else msgspec.json.encode(body)
         async with self._client.request(method, f"/v1/{path}", data=data, headers=named) as answer:
             text = await answer.read()
-            return answer.status, msgspec.json.decode(text) if text else None
+            found = msgspec.json.decode(text) if text else None
+            return answer.status, found.get("error", found) if found else None
 
     async def create(self, name: str = "t", namespace: str = "db", **more: Any) -> dict[str, Any]:
         """A table that is there."""
@@ -132,18 +123,9 @@ async def catalog() -> AsyncIterator[Catalog]:
     submission = Submission(client, pointers, wait_s=10.0)
     tables = TableWrites(submission, answers, TableLocations(pointers), warehouse=WAREHOUSE, limits=Limits())
     views = ViewWrites(submission, answers, limits=Limits())
-    app = web.Application(middlewares=[answering])
-    app.router.add_post("/v1/namespaces/{namespace}/tables", tables.create)
-    app.router.add_post("/v1/namespaces/{namespace}/register", tables.register)
-    app.router.add_post("/v1/namespaces/{namespace}/tables/{table}", tables.commit)
-    app.router.add_delete("/v1/namespaces/{namespace}/tables/{table}", tables.drop)
-    app.router.add_post("/v1/tables/rename", tables.rename)
-    app.router.add_post("/v1/transactions/commit", tables.commit_together)
-    app.router.add_post("/v1/namespaces/{namespace}/views", views.create)
-    app.router.add_post("/v1/namespaces/{namespace}/register-view", views.register)
-    app.router.add_post("/v1/namespaces/{namespace}/views/{view}", views.commit)
-    app.router.add_delete("/v1/namespaces/{namespace}/views/{view}", views.drop)
-    app.router.add_post("/v1/views/rename", views.rename)
+    app = web.Application(middlewares=[answer_errors])
+    for handlers in (tables, views):
+        handlers.add_to(Routes(app))
     async with bench.daemon(), client, TestClient(TestServer(app)) as http:
         yield Catalog(bench, http)
 
@@ -406,3 +388,15 @@ async def test_a_part_of_a_name_holds_no_dot(name) -> None:
     async with catalog() as c:
         status, answer = await c.ask("POST", "namespaces/db/tables", {"name": name, "schema": SCHEMA})
         assert (status, "is no part of a name" in answer["message"]) == (400, True)
+
+
+@pytest.mark.parametrize("error", [NotFound("gone"), Unavailable("no disk"), OSError("bad disk")])
+async def test_what_was_committed_is_never_answered_as_a_failure(error, monkeypatch) -> None:
+    async def unread(_self: Answered, _committed: Committed) -> web.Response:
+        raise error
+
+    async with catalog() as c:
+        monkeypatch.setattr(Answered, "table", unread)
+        status, answer = await c.ask("POST", "namespaces/db/tables", {"name": "t", "schema": SCHEMA})
+        assert (status, answer["type"]) == (504, "CommitStateUnknownException")
+        assert (await c.bench.metadata("db.t")).location == f"{WAREHOUSE}/db/t"
