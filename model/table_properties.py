@@ -98,6 +98,16 @@ class TextProperty(msgspec.Struct, frozen=True):
         return properties.get(self.name) or None
 
 
+class NamesProperty(msgspec.Struct, frozen=True):
+    """Names with commas between them; none by default."""
+
+    name: str
+
+    def names(self, properties: Mapping[str, str]) -> frozenset[str]:
+        """Return the names, without the blanks around them."""
+        return frozenset(part.strip() for part in properties.get(self.name, "").split(",") if part.strip())
+
+
 FORMAT_VERSION: Final = IntProperty("format-version", 2, 1, 3)
 """Never stored: setting it creates or upgrades the table to that version."""
 
@@ -152,6 +162,17 @@ MAX_SWAPS_PER_SECOND: Final = IntProperty("firn.max-swaps-per-second", 0, 0, 10_
 APPEND_MODE: Final = ChoiceProperty("firn.append-mode", "merge", ("merge", "per-intent"))
 """``merge`` lets consecutive appends share a snapshot, ``per-intent`` gives each its own."""
 
+REST_APPEND: Final = ChoiceProperty("firn.rest.append", "always", ("always", "blind-only"))
+"""Appends of REST clients that are replayed on rows which came since: all, or those of writers that read nothing."""
+
+REST_HARMLESS_KEYS: Final = NamesProperty("firn.rest.harmless-keys")
+"""Entries of clients' summaries that several snapshots may have: none of them says how far a source was read."""
+
+ISOLATION_LEVELS: Final = (
+    "write.delete.isolation-level", "write.update.isolation-level", "write.merge.isolation-level",
+)  # fmt: skip
+"""Of Spark's statements: ``serializable`` or ``snapshot``."""
+
 EXPIRE_ON_COMMIT: Final = BoolProperty("firn.expire-on-commit", default=True)
 SNAPSHOTS_MAX: Final = IntProperty("firn.snapshots-max", 1_000, 0, _INT_MAX)
 """Snapshots of a branch that a busy table keeps, whatever their age; 0 for as many as there are."""
@@ -191,7 +212,8 @@ CHECKED: Final[tuple[IntProperty | ChoiceProperty, ...]] = (
     COMMIT_RETRY_MAX_WAIT_MS, COMMIT_RETRY_TOTAL_MS, METADATA_COMPRESSION, METADATA_PREVIOUS_VERSIONS_MAX,
     SUMMARY_PARTITION_LIMIT, METRICS_INFERRED_COLUMNS_MAX, FILE_FORMAT, TARGET_FILE_SIZE_BYTES,
     DELETE_TARGET_FILE_SIZE_BYTES, EXPIRE_SNAPSHOT_AGE_MS, EXPIRE_SNAPSHOTS_MIN, EXPIRE_REF_AGE_MS, SPLIT_SIZE_BYTES,
-    APPEND_MODE, SNAPSHOTS_MAX, BASE_HOURS, HISTORY_PER_MINUTE, HISTORY_PER_HOUR, HISTORY_PER_DAY, MAX_SWAPS_PER_SECOND,
+    APPEND_MODE, REST_APPEND,
+    SNAPSHOTS_MAX, BASE_HOURS, HISTORY_PER_MINUTE, HISTORY_PER_HOUR, HISTORY_PER_DAY, MAX_SWAPS_PER_SECOND,
     MAINTAIN_DELETE_FILES_MIN, MAINTAIN_MANIFESTS_MIN,
     MAINTAIN_SNAPSHOTS_MIN,
     MAINTAIN_STATISTICS, MAINTAIN_STATISTICS_SNAPSHOTS, MAINTAIN_ORPHANS_EVERY_HOURS, MAINTAIN_ORPHANS_AGE_HOURS,
@@ -199,7 +221,7 @@ CHECKED: Final[tuple[IntProperty | ChoiceProperty, ...]] = (
 )  # fmt: skip
 
 
-FAMILIES: Final = ("firn.history.", "firn.maintain.")
+FAMILIES: Final = ("firn.history.", "firn.maintain.", "firn.rest.")
 """Beginnings of names of which all are known here: another is misspelt."""
 
 
@@ -207,7 +229,7 @@ def check_properties(properties: Mapping[str, str]) -> None:
     """Refuse names and values that do not mean what they should; for properties that are being set, not stored ones."""
     for declared in CHECKED:
         declared.of(properties)
-    known = {MAINTAIN.name, *(declared.name for declared in CHECKED)}
+    known = {MAINTAIN.name, REST_HARMLESS_KEYS.name, *(declared.name for declared in CHECKED)}
     for name in properties:
         if name.startswith(FAMILIES) and name not in known:
             siblings = sorted(other for other in known if other.startswith(FAMILIES))

@@ -13,6 +13,7 @@ import msgspec
 
 from firn.coordinator.replay import rules
 from firn.coordinator.replay.decision import Applied, Decision, Refusal
+from firn.coordinator.replay.lifting import lift, plan_lifting
 from firn.coordinator.replay.properties import require_few_properties
 from firn.coordinator.replay.rest_changes import changes_between, sent_by
 from firn.coordinator.replay.rest_snapshots import NewHeads, require_next_numbers, require_sound_snapshots
@@ -57,12 +58,16 @@ def _decided(working: Working, intent: RestCommit) -> Decision:
     if metadata is not None and _is_there(metadata, requirements, updates):
         return _unchanged(updates)
     unmet = check_requirements(metadata, requirements)
+    # Another branch may have taken the numbers: then the request was made on older metadata, too.
+    failed = require_next_numbers(metadata, updates) if unmet is None else unmet.message
+    if failed is None:
+        return _exact(working, intent, updates)
+    lifting = None if metadata is None else plan_lifting(metadata, requirements, updates)
+    if lifting is not None:
+        return lift(working, intent, lifting, updates, failed=failed)
     if unmet is not None:
         _refuse_unmet(working, unmet)
-    stale = require_next_numbers(metadata, updates)
-    if stale is not None:  # another branch has taken the numbers, so the request was made on older metadata
-        rules.REQUIREMENT_FAILED.refuse(stale)
-    return _exact(working, intent, updates)
+    return rules.REQUIREMENT_FAILED.refuse(failed)
 
 
 def _refuse_unmet(working: Working, unmet: Unmet) -> NoReturn:

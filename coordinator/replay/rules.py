@@ -162,6 +162,18 @@ NOT_A_BRANCH: Final = _rule("not-a-branch", "fix", "A tag moves.")
 REQUIREMENT_FAILED: Final = _rule(
     "requirement-failed", "replan", "A client's change is made to another table than the one that it has read."
 )
+WATERMARK: Final = _rule(
+    "watermark", "replan", "An exactly-once sink commits the same rows twice, because nobody had it look again."
+)
+ROWS_CAME: Final = _rule(
+    "rows-came", "replan", "A client's statement and another each did not see the other's rows, and both commit."
+)
+MERGE_ROWS_CAME: Final = _rule(
+    "merge-rows-came", "replan", "A MERGE of a client inserts rows that another has inserted since it read the table."
+)
+LIST_CONTRADICTS: Final = _rule(
+    "list-contradicts", "replan", "What a client's manifests say of themselves is taken for what they do to the table."
+)
 INVALID_UPDATE: Final = _rule(
     "invalid-update", "fix", "A client's update makes metadata that no engine can read, or that readers disagree on."
 )

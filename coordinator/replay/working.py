@@ -95,6 +95,8 @@ class Working:
         self.following: Sequence[Intent] = ()
         self.landmarks = Landmarks()
         self.own: frozenset[int] = frozenset()
+        self.given_id: int | None = None
+        """The id that a client has chosen for the snapshot which is made next."""
         self.change: TableChange = "none"
         self.catalog: Catalog = catalog
         self.registered_at: str | None = None
@@ -270,6 +272,8 @@ class Working:
     def snapshot_id_for(self, intent_id: str) -> int:
         """The id of the snapshot that an intent leads: the same on every attempt and on every daemon."""
         assert self.metadata is not None
+        if self.given_id is not None:
+            return self.given_id
         for salt in range(1_000):
             seed = f"{self.metadata.table_uuid}/{intent_id}/{salt}".encode()
             candidate = int.from_bytes(hashlib.blake2b(seed, digest_size=8).digest(), "big") >> 1

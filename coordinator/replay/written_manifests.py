@@ -124,12 +124,12 @@ def require_all_added(working: Working, manifests: Sequence[ReadManifest]) -> No
                     f"and first row id must be left out",
                     files=(path,),
                 )
-            reason = _unusable(entry.data_file, metadata)
+            reason = unusable(entry.data_file, metadata)
             if reason is not None:
                 rules.INVALID_MANIFEST.refuse(f"{path}: {entry.data_file.file_path}: {reason}", files=(path,))
 
 
-def _unusable(file: DataFile, metadata: TableMetadata) -> str | None:
+def unusable(file: DataFile, metadata: TableMetadata) -> str | None:
     """Return what readers fail on in a new file, or what puts it where its rows do not belong."""
     fault = next(metric_faults(file, forms_of(metadata).types), None)
     if fault is not None:

@@ -97,6 +97,7 @@ def test_a_stored_value_that_cannot_be_used_is_listed_and_its_default_taken():
         "commit.manifest.min-count-to-merge": "abc",
         "write.metadata.compression-codec": "zstd",
         "firn.append-mode": "sometimes",
+        "firn.rest.append": "never",
         "owner": "me",
     }
     assert properties.MANIFEST_MIN_MERGE_COUNT.sane(stored) == 100
