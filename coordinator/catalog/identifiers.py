@@ -1,7 +1,7 @@
 """Names in the catalog's paths and bodies, as names of firn: levels of a namespace are parts between dots.
 
-In a path the levels are separated by ``%1F``, the unit separator, whatever a client was told: that is the one that
-every client knows. A part that holds a dot would be two parts of a table's name, so there is none.
+In a path the levels are separated by ``%1F``, the unit separator: every client knows it, and most know no other. A part
+that holds a dot would be two parts of a table's name, so there is none.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ class CatalogServer:
         self._token = token
         self._connections = HttpConnections(self._limits.connections)
         self.app = web.Application(
-            middlewares=[compress, answer_errors, self._bound, self._admit], client_max_size=self._limits.body_bytes_max
+            middlewares=[compress, answer_errors, self._admit, self._bound], client_max_size=self._limits.body_bytes_max
         )
         routes = Routes(self.app)
         for each in handlers:
@@ -83,7 +83,7 @@ class CatalogServer:
 
     @web.middleware
     async def _bound(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Read the body before anything is done, and give the answer a bounded time from there.
+        """Read the body of an admitted request before anything is done, and give the answer a bounded time from there.
 
         Until the body is there the request has not been sent as a whole, and the connection is one that waits.
         """

@@ -273,7 +273,7 @@ async def _restore(
     try:
         async with reach.streams() as streams:
             for start in range(0, len(places), ANNOUNCED_AT_ONCE):
-                progress("table told to Redis", start + 1, len(places))
+                progress("table announced in Redis", start + 1, len(places))
                 await streams.announce_tables(dict(places[start : start + ANNOUNCED_AT_ONCE]))
     except FirnError as error:
         complain(

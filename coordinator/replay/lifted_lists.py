@@ -1,7 +1,7 @@
 """What a client's snapshot changes, by the difference of its manifest list and its parent's (decision 39).
 
-Only manifests that one of the two lists names alone are opened. Nothing that the client wrote is believed: what came
-and went is told by the live files, and the statuses of entries have to agree with it.
+Only manifests that one of the two lists names alone are opened. Nothing that the client wrote is believed: the live
+files show what came and went, and the statuses of entries have to agree with them.
 """
 
 from __future__ import annotations

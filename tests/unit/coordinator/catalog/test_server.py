@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -103,6 +104,16 @@ async def test_a_body_that_is_too_large_is_refused():
         async with session.post(f"{url}/v1/namespaces", data=b"x" * 1001) as answer:
             assert answer.status == 413
             assert b"1000 bytes" in await answer.read()
+
+
+async def test_the_body_of_a_request_without_the_token_is_not_waited_for():
+    async with serving(Raising(), token="s3cret") as (_, url):
+        where = URL(url)
+        reader, writer = await asyncio.open_connection(where.host, where.port)
+        writer.write(b"POST /v1/namespaces HTTP/1.1\r\nHost: h\r\nContent-Length: 30000000\r\n\r\n")
+        async with asyncio.timeout(5):
+            assert b" 401 " in await reader.readline()
+        writer.close()
 
 
 async def test_a_token_is_asked_of_everybody_but_the_health_checks():

@@ -104,7 +104,7 @@ async def test_the_last_step_of_a_recovery_reports_each_pointer_and_what_redis_i
     await with_commits(bench)
     lose_servers(bench)
     assert (await bench.firn("recover", "--location", WAREHOUSE, "--yes")).code == 0
-    assert texts[-2:] == ["pointer 1 of 1", "table told to Redis 1 of 1"]
+    assert texts[-2:] == ["pointer 1 of 1", "table announced in Redis 1 of 1"]
 
 
 async def test_doctor_reports_each_check_and_each_pointer(monkeypatch):
